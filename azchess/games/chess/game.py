@@ -1,0 +1,150 @@
+"""Chess as search, self-play and replay see it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, Int16, Int32, PRNGKeyArray
+
+from azchess.games.chess import labels, movement, rules
+from azchess.games.chess import tokens as features
+from azchess.games.chess.position import Position, Record, start, unpack
+from azchess.games.chess.rules import Ending
+from azchess.games.game import Game, Moves, Status, Symmetries
+
+
+@dataclasses.dataclass(frozen=True)
+class ChessGame(Game):
+    """Chess by the laws of FIDE: fifty moves, threefold repetition and dead material are draws.
+
+    num_slots: the most legal moves of one position; 218 is the most that any game can reach,
+        endings need fewer.
+    num_boards: H, how many boards the network sees.
+    max_plies: a game that is not over after so many plies is cut (truncated); None never cuts.
+    threefold: whether the third occurrence of a position ends the game as a draw.
+    memory: how many earlier positions are compared for repetitions; 100 are all that the
+        fifty-move rule lets happen.
+    """
+
+    num_slots: int = 218
+    num_boards: int = 1
+    max_plies: int | None = None
+    threefold: bool = True
+    memory: int = 100
+
+    name = "chess"
+    version = "1"
+    board = (8, 8)
+    num_labels = labels.NUM_LABELS
+
+    def __post_init__(self) -> None:
+        for field, least in (("num_slots", 1), ("num_boards", 1), ("memory", 1), ("max_plies", 1)):
+            value = getattr(self, field)
+            if value is not None and value < least:
+                raise ValueError(f"ChessGame.{field} is {value}, but must be at least {least}")
+
+    @property
+    def num_features(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """F, the features of each token: 14 per board and 6."""
+        return features.num_features(self.num_boards)
+
+    def init(self, key: PRNGKeyArray) -> Position:
+        """The start position; the key is not used."""
+        del key
+        return self.position(start())
+
+    def step(self, position: Position, label: Int[Array, ""]) -> Position:
+        """The position after a legal move, seen from the other player."""
+        before = position.now
+        now = rules.play(before, label)
+        slot = jnp.arange(self.memory) == before.clock % self.memory
+        seen = jnp.where(slot[:, None], position.hash, position.seen)
+        name = rules.identity(now)
+        again = (seen == name).all(axis=-1) & (jnp.arange(self.memory) < now.clock)
+        now = dataclasses.replace(now, repetitions=(1 + again.sum()).astype(jnp.int8))
+        past = position.past
+        if past is not None:
+            past = jax.tree.map(
+                lambda new, old: jnp.concatenate([new[None], old[:-1]]), before, past
+            )
+        return Position(now=now, past=past, hash=name, seen=seen)
+
+    def moves(self, position: Position) -> Moves:
+        """The legal moves; a position that is drawn by the rules still has them."""
+        return movement.slots(movement.targets(position.now), self.num_slots)
+
+    def ending(self, position: Position, moves: Moves) -> Int8[Array, ""]:
+        """Why the game is over here, an `Ending`; mate and stalemate come before other draws."""
+        now = position.now
+        check = movement.threats(unpack(now.board)).check
+        capped = jnp.bool_(False) if self.max_plies is None else now.ply >= self.max_plies
+        repeated = (now.repetitions >= 3) if self.threefold else jnp.bool_(False)
+        reasons = [
+            (Ending.CHECKMATE, (moves.count == 0) & check),
+            (Ending.STALEMATE, moves.count == 0),
+            (Ending.INSUFFICIENT_MATERIAL, rules.insufficient_material(now.board)),
+            (Ending.FIFTY_MOVES, now.clock >= 100),
+            (Ending.REPETITION, repeated),
+            (Ending.PLY_CAP, capped),
+        ]
+        first = jnp.int8(Ending.NONE)
+        for reason, holds in reversed(reasons):
+            first = jnp.where(holds, jnp.int8(reason), first)
+        return first
+
+    def status(self, position: Position, moves: Moves) -> Status:
+        """Whether the game is over here; `moves` are those of `position`."""
+        ending = self.ending(position, moves)
+        cut = ending == Ending.PLY_CAP
+        return Status(
+            terminated=(ending != Ending.NONE) & ~cut,
+            truncated=cut,
+            outcome=jnp.where(ending == Ending.CHECKMATE, jnp.int8(-1), jnp.int8(0)),
+        )
+
+    def mover(self, position: Position) -> Int32[Array, ""]:
+        """0 where white is to move, 1 where black is."""
+        return position.black.astype(jnp.int32)
+
+    def history(self, position: Position) -> Record:
+        """The last H plies as records `[H]`, the newest first, zeros where there was none."""
+        now = jax.tree.map(lambda leaf: leaf[None], position.now)
+        if position.past is None:
+            return now
+        return jax.tree.map(lambda new, old: jnp.concatenate([new, old]), now, position.past)
+
+    def position(self, record: Record) -> Position:
+        """The position of a record, without a past: as if it stood there for the first time."""
+        now = dataclasses.replace(record, repetitions=jnp.ones_like(record.repetitions))
+        past = None
+        if self.num_boards > 1:
+            past = jax.tree.map(
+                lambda leaf: jnp.zeros((self.num_boards - 1, *leaf.shape), leaf.dtype), now
+            )
+        return Position(
+            now=now,
+            past=past,
+            hash=rules.identity(now),
+            seen=jnp.zeros((self.memory, 2), jnp.uint32),
+        )
+
+    def tokens(self, history: Record) -> Float[Array, "Q F"]:
+        """One token `[64, 14 H + 6]` per square for records `[H]`; see `tokens.tokens`."""
+        return features.tokens(history)
+
+    @property
+    def geometry(self) -> Int16[np.ndarray, "A 3"]:
+        """From-square, to-square and kind (0 plain, 1 rook, 2 bishop, 3 knight) of each label."""
+        return labels.geometry()
+
+    @property
+    def symmetries(self) -> Symmetries:
+        """The eight symmetries of the square, the identity and the mirror of the files first."""
+        return labels.symmetries()
+
+    def symmetric(self, record: Record) -> Bool[Array, "G"]:
+        """The mirror holds without castling rights, the six others without pawns as well."""
+        mirror = record.castling == 0
+        pawnless = ~unpack(record.board).pawns.any
+        return jnp.stack([jnp.bool_(True), mirror, *[mirror & pawnless] * 6])

@@ -1,0 +1,259 @@
+"""Legal chess moves: where the mover's pieces may go, and the list of their labels.
+
+A target square and the direction of the move give the piece: it is the first one met on the way
+back. So the legal moves are sixteen sets of target squares, one for each of a queen's directions
+(with the distance of each target) and one for each of a knight's jumps, and three for promotions.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Int, Shaped, UInt32
+
+from azchess.games.chess.bitboard import FULL, Bits, at, common, rank, shift, squares, union
+from azchess.games.chess.labels import (
+    DIRECTIONS,
+    JUMPS,
+    NUM_PLANES,
+    PLANE_OF_STEP,
+    PROMOTIONS,
+)
+from azchess.games.chess.position import (
+    FROM_LEFT,
+    FROM_RIGHT,
+    OWN_KINGSIDE,
+    OWN_QUEENSIDE,
+    Pieces,
+    Record,
+    unpack,
+)
+from azchess.games.game import Moves
+
+ON_DIAGONAL = np.arange(8) % 2 == 1
+"""Which of the eight `DIRECTIONS` are a bishop's."""
+REVERSED = np.roll(DIRECTIONS, 4, axis=0)
+PAWN_ATTACKS = PROMOTIONS[1:]
+
+
+class Threats(NamedTuple):
+    """What the opponent's pieces do to the mover's king."""
+
+    danger: Bits
+    """Squares the king must not enter: attacked once the king has left its square."""
+    check: Bool[Array, ""]
+    answers: Bits
+    """Squares where a move of another piece leaves no check: all where there is none, the checker
+    and the squares between in single check, none in double check."""
+    pinned: Bits
+    """`[8]`: own pieces that are pinned by an attack in each of the `DIRECTIONS`."""
+
+
+def rays(start: Bits, empty: Bits, steps: np.ndarray) -> Bits:
+    """The squares that sliding pieces reach, the first piece in their way included.
+
+    A loop, because XLA fuses unrolled steps into expressions that it computes again for every use.
+    """
+
+    def further(_: int | Int[Array, ""], reached: tuple[Bits, Bits]) -> tuple[Bits, Bits]:
+        front = shift(reached[0] & empty, steps)
+        return front, reached[1] | front
+
+    first = shift(start, steps)
+    return lax.fori_loop(0, 6, further, (first, first))[1]
+
+
+def by_direction(pieces: Pieces, side: Bits) -> Bits:
+    """`[8]`: the side's pieces that slide in each direction."""
+    return (pieces.diagonal & side).where(ON_DIAGONAL) | (pieces.straight & side).where(
+        ~ON_DIAGONAL
+    )
+
+
+def threats(pieces: Pieces) -> Threats:
+    """Checks, pins and attacked squares."""
+    own, theirs = pieces.own, pieces.theirs
+    king = own & pieces.kings
+    empty = ~(own | theirs)
+    # Both ends of every line: from the opponent's sliders, looking through the king, and from the
+    # king towards them. A piece that both meet first is pinned.
+    attacks = rays(by_direction(pieces, theirs), empty | king, DIRECTIONS)
+    sights = rays(king, empty, REVERSED)
+    slid = (attacks & king).any
+    pawns, knights = pieces.pawns & theirs, pieces.knights & theirs
+    leapers = union(shift(king, PAWN_ATTACKS) & pawns) | union(shift(king, JUMPS) & knights)
+    through = common(Bits(*(jnp.where(slid, word, FULL) for word in sights)))
+    single = Bits(*(jnp.where(leapers.any, word, FULL) for word in leapers))
+    danger = (
+        union(attacks)
+        | union(shift(pawns, -PAWN_ATTACKS))
+        | union(shift(knights, JUMPS))
+        | union(shift(theirs & pieces.kings, DIRECTIONS))
+    )
+    return Threats(
+        danger=danger,
+        check=jnp.any(slid) | leapers.any,
+        answers=(through & single).where(leapers.size < 2),
+        pinned=attacks & sights & own,
+    )
+
+
+class Targets(NamedTuple):
+    """Legal target squares, in nineteen sets (see `LANES`)."""
+
+    squares: Bits
+    """`[19]`: where the moves end; promotions to rook, bishop and knight on ranks 8, 7 and 6."""
+    distances: tuple[Bits, Bits, Bits]
+    """`[19]` each: the bits of the distance to each target; 0 for jumps, 0 to 2 for promotions."""
+
+
+LANES = np.concatenate([DIRECTIONS, JUMPS, np.zeros((3, 2), int)])
+"""The steps `[19, 2]` of the sets of targets: directions, jumps, and promotions straight, to the
+right and to the left, which do not slide."""
+
+
+def targets(record: Record) -> Targets:
+    """Where the mover's pieces may legally go."""
+    pieces = unpack(record.board)
+    own, theirs = pieces.own, pieces.theirs
+    empty = ~(own | theirs)
+    threat = threats(pieces)
+    # A pinned piece may move along its pin, either way.
+    bound = union(threat.pinned)
+    along = Bits(*(word | jnp.roll(word, 4) for word in threat.pinned))
+    free = ~bound | along
+
+    steps, doubles = _pawns(pieces.pawns & own & free, theirs, empty)
+    steps, doubles = steps & threat.answers, doubles & threat.answers
+    promotions = Bits(*(word[np.array([0, 1, 7])] for word in steps & rank(8)))
+    king = shift(own & pieces.kings, DIRECTIONS) & ~own & ~threat.danger
+    near = steps | _en_passant(record) | king
+    far = doubles | _castling(record, empty & ~threat.danger, empty, threat)
+    rook, bishop, knight = promotions, _down(promotions, 1), _down(promotions, 2)
+
+    none, none3 = (Bits(*(jnp.zeros(n, jnp.uint32) for _ in range(2))) for n in (8, 3))
+    found = Targets(
+        _lanes(near | far, none, rook | bishop | knight),
+        (_lanes(near, none, bishop), _lanes(far, none, knight), _lanes(none, none, none3)),
+    )
+    knights = Bits(*(jnp.broadcast_to(word, 8) for word in pieces.knights & own & ~bound))
+    front = _lanes(by_direction(pieces, own) & free, knights, none3)
+    slides = np.arange(len(LANES)) < 8
+    allowed, clear = ~own & threat.answers, empty.where(slides)
+
+    def further(
+        distance: int | Int[Array, ""], carry: tuple[Bits, Targets]
+    ) -> tuple[Bits, Targets]:
+        front, found = carry
+        front = shift(front, LANES)
+        reached = front & allowed
+        distances = [
+            bits | reached.where(slides & ((distance >> power & 1) != 0))
+            for power, bits in enumerate(found.distances)
+        ]
+        found = Targets(found.squares | reached, (distances[0], distances[1], distances[2]))
+        return front & clear, found
+
+    return lax.fori_loop(1, 8, further, (front, found))[1]
+
+
+def _lanes(directions: Bits, jumps: Bits, promotions: Bits) -> Bits:
+    return Bits(
+        *(jnp.concatenate(words) for words in zip(directions, jumps, promotions, strict=True))
+    )
+
+
+def _down(sets: Bits, ranks: int) -> Bits:
+    return Bits(*(word >> ranks for word in sets))
+
+
+def _pawns(movers: Bits, theirs: Bits, empty: Bits) -> tuple[Bits, Bits]:
+    """`[8]` each: targets of the pawns' steps and captures, and of their double steps."""
+    ahead, captures = np.arange(8) == 0, np.isin(np.arange(8), [1, 7])
+    step = shift(movers, DIRECTIONS) & (empty.where(ahead) | theirs.where(captures))
+    double = shift(step & rank(3), DIRECTIONS) & empty.where(ahead)
+    return step, double
+
+
+def _en_passant(record: Record) -> Bits:
+    """`[8]`: the square of a legal en passant capture."""
+    target = at(8 * (record.en_passant & 7).astype(jnp.int32) + 5)
+    to_right, to_left = ((record.en_passant & flag) != 0 for flag in (FROM_LEFT, FROM_RIGHT))
+    index = np.arange(8)
+    return target.where(((index == 1) & to_right) | ((index == 7) & to_left))
+
+
+def _castling(record: Record, safe: Bits, empty: Bits, threat: Threats) -> Bits:
+    """`[8]`: the king's target squares when it castles."""
+
+    def may(right: int, path: Bits, gap: Bits) -> Bool[Array, ""]:
+        has = (record.castling & right) != 0
+        return has & ~(path & ~safe).any & ~(gap & ~empty).any & ~threat.check
+
+    short = may(OWN_KINGSIDE, squares("f1", "g1"), squares())
+    long = may(OWN_QUEENSIDE, squares("c1", "d1"), squares("b1"))
+    index = np.arange(8)
+    kingside = squares("g1").where((index == 2) & short)
+    return kingside | squares("c1").where((index == 6) & long)
+
+
+def _label_terms() -> np.ndarray:
+    """`[38, 2]`: label = 73 * bit + constant + factor * distance, for each word of targets."""
+    terms = []
+    for half in range(2):
+        for x, y in DIRECTIONS:
+            near, far = PLANE_OF_STEP[int(x), int(y)], PLANE_OF_STEP[2 * int(x), 2 * int(y)]
+            factor = (far - near) - NUM_PLANES * int(8 * x + y)
+            terms.append((NUM_PLANES * 32 * half + near - (far - near), factor))
+        for x, y in JUMPS:
+            constant = NUM_PLANES * int(32 * half - (8 * x + y)) + PLANE_OF_STEP[int(x), int(y)]
+            terms.append((constant, 0))
+        for plane, (x, y) in enumerate(PROMOTIONS):
+            terms.append((NUM_PLANES * int(32 * half - (8 * x + y)) + plane, NUM_PLANES + 3))
+    return np.array(terms, dtype=np.int32)
+
+
+LABEL_TERMS = _label_terms()
+NUM_WORDS = len(LABEL_TERMS)
+
+
+def slots(found: Targets, num_slots: int) -> Moves:
+    """The labels of all targets, one to a slot, -1 behind them."""
+    words = jnp.concatenate(found.squares)
+    distances = [jnp.concatenate(bits) for bits in found.distances]
+    # A running sum as a product: exact in the lowest precision, as all counts are at most 32.
+    counts = lax.population_count(words).astype(jnp.float32)
+    ends = (counts @ np.triu(np.ones((NUM_WORDS, NUM_WORDS), np.float32))).astype(jnp.int32)
+    starts = ends - counts.astype(jnp.int32)
+    count = ends[-1]
+
+    slot = jnp.arange(num_slots, dtype=jnp.int32)
+    word = jnp.zeros_like(slot)
+    for end in ends[:-1]:  # Unrolled: XLA's reductions on the CPU take eighty times as long.
+        word = word + (end <= slot)
+    bit = nth_bit(_take(words, word), slot - _take(starts, word))
+    distance = sum(
+        ((_take(mask, word) >> bit) & 1).astype(jnp.int32) << power
+        for power, mask in enumerate(distances)
+    )
+    constant, factor = (_take(jnp.asarray(column), word) for column in LABEL_TERMS.T)
+    labels = NUM_PLANES * bit.astype(jnp.int32) + constant + factor * distance
+    return Moves(labels=jnp.where(slot < count, labels, -1).astype(jnp.int16), count=count)
+
+
+def _take(words: Shaped[Array, "W"], index: Int[Array, "S"]) -> Shaped[Array, "S"]:
+    """Entries of an array by indices that are known to lie inside it."""
+    return words.at[index].get(mode="promise_in_bounds")
+
+
+def nth_bit(words: UInt32[Array, "*b"], n: Int[Array, "*b"]) -> UInt32[Array, "*b"]:
+    """The place of the n-th set bit, counted from 0 at the lowest."""
+    place = jnp.zeros_like(words)
+    n = n.astype(jnp.uint32)
+    for width in (16, 8, 4, 2, 1):
+        below = lax.population_count((words >> place) & ((1 << width) - 1))
+        skip = n >= below
+        n = jnp.where(skip, n - below, n)
+        place = jnp.where(skip, place + width, place)
+    return place

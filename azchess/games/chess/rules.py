@@ -1,0 +1,159 @@
+"""Making a move on a packed board, the identity of positions, and how games end."""
+
+import enum
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt32
+
+from azchess.games.chess.bitboard import Bits, at, flip, halve, shift, union
+from azchess.games.chess.labels import DIRECTIONS, JUMPS, NUM_PLANES, PLANE_STEPS
+from azchess.games.chess.movement import PAWN_ATTACKS, by_direction, rays
+from azchess.games.chess.position import (
+    CODES,
+    DIAGONAL,
+    FROM_LEFT,
+    FROM_RIGHT,
+    OWN,
+    OWN_KINGSIDE,
+    OWN_QUEENSIDE,
+    SHORT,
+    STRAIGHT,
+    THEIR_KINGSIDE,
+    THEIR_QUEENSIDE,
+    Record,
+    unpack,
+)
+
+E1, A1, H1, A8, H8 = 32, 0, 56, 7, 63
+PLANE_OFFSETS = (8 * PLANE_STEPS[:, 0] + PLANE_STEPS[:, 1]).astype(np.int32)
+
+
+def play(record: Record, label: Int[Array, ""]) -> Record:
+    """The position after a legal move, seen from the other player; `repetitions` is left at 1."""
+    label = label.astype(jnp.int32)
+    origin, plane = label // NUM_PLANES, label % NUM_PLANES
+    target = origin + jnp.asarray(PLANE_OFFSETS)[plane]
+    pieces = unpack(record.board)
+    source, goal = at(origin), at(target)
+    pawn, king = (pieces.pawns & source).any, (pieces.kings & source).any
+    capture = (pieces.theirs & goal).any
+    en_passant = pawn & ~capture & ((origin ^ target) >= 8)
+    castles = king & (jnp.abs(target - origin) == 16)
+    rook = at(jnp.where(target > origin, H1, A1)).where(castles)
+    rook_goal = at((origin + target) // 2).where(castles)
+
+    # The planes of the piece that arrives: the one that left, or what the pawn becomes.
+    promotes = pawn & ((target & 7) == 7)
+    piece = [(Bits(*record.board[code]) & source).any for code in (DIAGONAL, STRAIGHT, SHORT)]
+    bishop = (plane // 3 == 1) & promotes
+    minor = (plane // 3 == 2) & promotes
+    becomes = [((plane >= 9) | bishop), ~bishop, minor]
+    arrives = [jnp.where(promotes, new, old) for new, old in zip(becomes, piece, strict=True)]
+
+    gone = source | goal | rook | at(target - 1).where(en_passant)
+    planes = []
+    for code, on, castled in zip(
+        range(4), [*arrives, jnp.bool_(True)], [*CODES["rook"], True], strict=True
+    ):
+        plane_bits = (Bits(*record.board[code]) & ~gone) | goal.where(on)
+        planes.append(plane_bits | rook_goal.where(castled))
+    occupied = planes[DIAGONAL] | planes[STRAIGHT] | planes[SHORT]
+    planes[OWN] = occupied & ~planes[OWN]
+    board = flip(jnp.stack([jnp.stack(bits) for bits in planes]))
+
+    double = pawn & (target - origin == 2)
+    return Record(
+        board=board,
+        castling=_rights(record.castling, origin, target),
+        en_passant=jnp.where(double, en_passant_captures(board, origin // 8), 0).astype(jnp.int8),
+        repetitions=jnp.int8(1),
+        clock=jnp.where(pawn | capture, 0, record.clock + 1).astype(jnp.int16),
+        ply=record.ply + jnp.int16(1),
+    )
+
+
+def _rights(
+    castling: UInt8[Array, ""], origin: Int[Array, ""], target: Int[Array, ""]
+) -> UInt8[Array, ""]:
+    """The castling rights after a move, seen from the other player."""
+    lost = jnp.where(origin == E1, OWN_KINGSIDE | OWN_QUEENSIDE, 0)
+    lost = (
+        lost | jnp.where(origin == H1, OWN_KINGSIDE, 0) | jnp.where(origin == A1, OWN_QUEENSIDE, 0)
+    )
+    lost = lost | jnp.where(target == H8, THEIR_KINGSIDE, 0)
+    lost = lost | jnp.where(target == A8, THEIR_QUEENSIDE, 0)
+    left = castling & ~lost.astype(jnp.uint8)
+    return (left >> 2) | ((left & 3) << 2)
+
+
+def en_passant_captures(board: UInt32[Array, "4 2"], file: Int[Array, ""]) -> Int8[Array, ""]:
+    """Who may capture the pawn that has just gone two squares on this file, as in `Record`.
+
+    The capture empties two squares of the fifth rank at once, so each is tried on the board: legal
+    if no line to the king is open afterwards.
+    """
+    pieces = unpack(board)
+    king = pieces.own & pieces.kings
+    both = Bits(*(jnp.full((2, 1), word) for word in king))
+    victim, goal = at(8 * file + 4), at(8 * file + 5)
+    capturers = shift(victim, np.array([(-1, 0), (1, 0)])) & pieces.own & pieces.pawns
+    occupied = ((pieces.own | pieces.theirs) & ~victim & ~capturers) | goal
+    empty = Bits(*(~word[:, None] for word in occupied))
+    sliders = by_direction(pieces, pieces.theirs)
+    exposed = (rays(both, empty, DIRECTIONS) & sliders).any.any(axis=-1)
+    knight = union(shift(king, JUMPS) & pieces.knights & pieces.theirs).any
+    pawns = pieces.pawns & pieces.theirs & ~victim
+    pawn = union(shift(king, PAWN_ATTACKS) & pawns).any
+    legal = capturers.any & ~exposed & ~knight & ~pawn
+    flags = jnp.where(legal[0], FROM_LEFT, 0) | jnp.where(legal[1], FROM_RIGHT, 0)
+    return jnp.where(flags != 0, flags | file, 0).astype(jnp.int8)
+
+
+ZOBRIST = np.random.default_rng(9_2_3).integers(0, 2**32, (2, 272), dtype=np.uint32)
+"""Random keys of twice 32 bits: one for each bit of a packed board, then four castling rights, en
+passant on each of the eight files, the right to capture en passant at all, and black to move."""
+
+
+def identity(record: Record) -> UInt32[Array, "2"]:
+    """A hash of what makes two positions the same: pieces, mover, castling, en passant if legal.
+
+    Zobrist's: the exclusive or of a random key for everything that is there. Keys belong to the
+    bits of the packed board, so a piece's key is the combination of its planes' keys.
+    """
+    board = (record.board.reshape(8, 1) >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    rights = (record.castling >> jnp.arange(4, dtype=jnp.uint8)) & 1
+    may = record.en_passant != 0
+    file = may & (jnp.arange(8) == (record.en_passant & 7))
+    state = [rights != 0, file, may[None], record.black[None], jnp.zeros(2, bool)]
+
+    def combined(on: Bool[Array, "n"], keys: UInt32[np.ndarray, "2 n"]) -> UInt32[Array, "2"]:
+        return halve(jnp.where(on, keys, np.uint32(0)), lax.bitwise_xor)
+
+    placed = combined(board.ravel() != 0, ZOBRIST[:, :256])
+    return placed ^ combined(jnp.concatenate(state), ZOBRIST[:, 256:])
+
+
+def insufficient_material(board: UInt32[Array, "4 2"]) -> Bool[Array, ""]:
+    """True where neither side could mate: bare kings but for one knight, or but for bishops that
+    all stand on squares of one colour."""
+    pieces = unpack(board)
+    dark = Bits(*(jnp.uint32(word) for word in (0xAA55AA55, 0xAA55AA55)))
+    bishops = pieces.diagonal & ~pieces.straight
+    one_colour = ~(bishops & dark).any | ~(bishops & ~dark).any
+    no_knight = ~pieces.knights.any
+    three = (pieces.own | pieces.theirs).size <= 3
+    return ~(pieces.pawns | pieces.straight).any & jnp.where(no_knight, one_colour, three)
+
+
+class Ending(enum.IntEnum):
+    """Why a game is over."""
+
+    NONE = 0
+    CHECKMATE = 1
+    STALEMATE = 2
+    INSUFFICIENT_MATERIAL = 3
+    FIFTY_MOVES = 4
+    REPETITION = 5
+    PLY_CAP = 6

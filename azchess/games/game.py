@@ -1,0 +1,160 @@
+"""What search, self-play and replay need of a game: a few pure functions and static sizes."""
+
+import abc
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, Int16, Int32, PRNGKeyArray
+
+from azchess.pytree import pytree
+
+Position: TypeAlias = Any
+"""A pytree of arrays: the slim board of one game, with what its rules must remember."""
+
+Record: TypeAlias = Any
+"""A pytree of arrays: one ply as replay stores it, packed; all zeros stands for "no board"."""
+
+
+@pytree
+class Moves:
+    """The legal moves of a position, one per slot.
+
+    `labels` `[S]` holds the label of each legal move in the order of the game's generator, -1 in
+    the slots behind them. `count` is the true number of legal moves: where it exceeds S, the
+    game's `num_slots` is too small for the position and moves are missing.
+    """
+
+    labels: Int16[Array, "*b S"]
+    count: Int32[Array, "*b"]
+
+    @property
+    def legal(self) -> Bool[Array, "*b S"]:
+        """True in the slots that hold a move."""
+        return self.labels >= 0
+
+
+@pytree
+class Status:
+    """Whether a game is over, and how, as the player to move sees it.
+
+    `terminated`: over by the rules. `truncated`: cut by a ply cap, which is neither a draw nor an
+    end by the rules. `outcome`: +1 the mover has won, -1 the mover has lost (checkmate), 0 drawn
+    or not over.
+    """
+
+    terminated: Bool[Array, "*b"]
+    truncated: Bool[Array, "*b"]
+    outcome: Int8[Array, "*b"]
+
+    @property
+    def over(self) -> Bool[Array, "*b"]:
+        """True where no further move is played."""
+        return self.terminated | self.truncated
+
+
+@pytree
+class Symmetries:
+    """G relabellings of a game, the first of them the identity.
+
+    Square `q` of the original board goes to `squares[g, q]`, label `a` to `labels[g, a]`.
+    """
+
+    squares: Int16[np.ndarray, "G Q"]
+    labels: Int16[np.ndarray, "G A"]
+
+
+class Game(abc.ABC):
+    """A two-player zero-sum game of perfect information as pure functions of one position.
+
+    Implementations are frozen dataclasses (hashable, static under jit); every method works on one
+    game and is mapped over batches with `jax.vmap`. Everything is seen from the mover, the player
+    to move; `mover` says which of the two seats that is.
+    """
+
+    name: str
+    version: str
+    board: tuple[int, int]
+    """Rows and columns; Q = rows x columns squares, one network token each."""
+    num_labels: int
+    """A, the size of the policy head's fixed move space."""
+    num_slots: int
+    """S, the most legal moves that any position of this game may have."""
+    num_features: int
+    """F, the features of each token."""
+    num_boards: int = 1
+    """H, how many boards (the newest first) a network sees."""
+
+    @abc.abstractmethod
+    def init(self, key: PRNGKeyArray) -> Position:
+        """The start position of a new game."""
+
+    @abc.abstractmethod
+    def step(self, position: Position, label: Int[Array, ""]) -> Position:
+        """The position after a move, which must be legal; seen from the other player."""
+
+    @abc.abstractmethod
+    def moves(self, position: Position) -> Moves:
+        """The legal moves, by the rules of movement alone: a drawn position may still have some."""
+
+    @abc.abstractmethod
+    def status(self, position: Position, moves: Moves) -> Status:
+        """Whether the game is over here; `moves` are those of `position`."""
+
+    @abc.abstractmethod
+    def mover(self, position: Position) -> Int32[Array, ""]:
+        """The seat to move: 0 is the player who makes the first move of the game, 1 the other."""
+
+    @abc.abstractmethod
+    def history(self, position: Position) -> Record:
+        """The last H plies as records `[H]`, the newest first, zeros where there was none."""
+
+    def record(self, position: Position) -> Record:
+        """The last ply alone, as replay stores it."""
+        return jax.tree.map(lambda leaf: leaf[0], self.history(position))
+
+    @abc.abstractmethod
+    def position(self, record: Record) -> Position:
+        """The position of one record, without a past."""
+
+    @abc.abstractmethod
+    def tokens(self, history: Record) -> Float[Array, "Q F"]:
+        """The network's input for records `[H]`, the newest first, seen from the mover."""
+
+    @property
+    def ranks(self) -> Int32[np.ndarray, "A"]:
+        """Breaks ties in search after the prior: the label of lower rank goes first."""
+        return np.arange(self.num_labels, dtype=np.int32)
+
+    @property
+    @abc.abstractmethod
+    def geometry(self) -> Int16[np.ndarray, "A 3"]:
+        """From-square, to-square and kind of each label, for a policy head that reads the board.
+
+        Kinds tell labels with equal squares apart (promotions to different pieces); the plain
+        kind is 0.
+        """
+
+    @property
+    def symmetries(self) -> Symmetries:
+        """The relabellings that may leave the rules unchanged; by default the identity alone."""
+        squares = self.board[0] * self.board[1]
+        return Symmetries(
+            squares=np.arange(squares, dtype=np.int16)[None],
+            labels=np.arange(self.num_labels, dtype=np.int16)[None],
+        )
+
+    def symmetric(self, record: Record) -> Bool[Array, "G"]:
+        """Which of `symmetries` hold for this position (the identity always does)."""
+        del record
+        return jnp.ones((self.symmetries.squares.shape[0],), bool)
+
+
+def relative_sign(mover: Int32[Array, "*b"], viewer: Int32[Array, "*b"]) -> Float[Array, "*b"]:
+    """+1 where the viewer is the mover, -1 where the viewer is the opponent.
+
+    The one place where a value changes sides: `relative_sign(mover, viewer) * value` is the
+    mover's value as the viewer sees it.
+    """
+    return jnp.where(mover == viewer, 1.0, -1.0)

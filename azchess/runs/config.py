@@ -1,0 +1,156 @@
+"""The configuration of a run: every choice of every room, in one frozen dataclass."""
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import pathlib
+import sys
+from typing import Any
+
+from azchess.evaluation.suite import EndingSuite
+from azchess.games.chess import ChessGame
+from azchess.games.game import Game
+from azchess.learning.iterate import Knobs, Setup
+from azchess.learning.learner import LearnConfig
+from azchess.learning.selfplay import SelfPlayConfig
+from azchess.networks.evaluator import NetworkConfig
+from azchess.networks.transformer import TransformerConfig
+from azchess.runs.starts import StandardStart, StartConfig
+from azchess.search.gumbel import Gumbel
+from azchess.search.knobs import check_knobs
+from azchess.search.puct import Puct
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Everything that defines a run; a preset in `configs/` is one of these, named CONFIG."""
+
+    game: Game = ChessGame()
+    """The rules; `azchess.games.chess.ChessGame` or `azchess.games.pgx_games.pgx_game(...)`."""
+    network: NetworkConfig = TransformerConfig()
+    """The network; `TransformerConfig` or a frozen dataclass of yours with `init(game, key)`."""
+    search: Puct | Gumbel = Gumbel()
+    selfplay: SelfPlayConfig = SelfPlayConfig()
+    learn: LearnConfig = LearnConfig()
+    knobs: Knobs = Knobs()
+    starts: StartConfig = StandardStart()
+    """Where self-play games begin."""
+    first_reach: float = 1.0
+    """Share of the pool of starts (nearest first) in use at iteration 0: a curriculum."""
+    reach_iterations: int = 0
+    """Iterations over which that share grows to all of the pool."""
+    capacity: int = 512
+    """Replay: plies kept per lane (AlphaZero: about a million games in all)."""
+    iterations: int = 100
+    seed: int = 0
+    checkpoint_every: int = 20
+    """Iterations between checkpoints; the last iteration is always saved."""
+    keep_latest: int = 2
+    """Newest checkpoints that are kept."""
+    keep_every: int | None = None
+    """Checkpoints at multiples of so many iterations are kept for good."""
+    evaluation: tuple[EndingSuite, ...] = ()
+    """What `azchess eval` measures, before and after training."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.game, Game):
+            raise ValueError(f"game = {self.game!r}: must be a Game")
+        least = {"iterations": 1, "checkpoint_every": 1, "keep_latest": 1, "reach_iterations": 0}
+        for name, number in least.items():
+            if getattr(self, name) < number:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be at least {number}")
+        if self.keep_every is not None and self.keep_every < 1:
+            raise ValueError(f"keep_every = {self.keep_every}: must be at least 1, or None")
+        if not 0.0 < self.first_reach <= 1.0:
+            raise ValueError(f"first_reach = {self.first_reach}: must be above 0 and at most 1")
+        check_knobs(self.knobs.search)
+        self.setup()
+
+    def setup(self, mesh: Any = None) -> Setup:
+        """The static part of training."""
+        return Setup(
+            game=self.game,
+            search=self.search,
+            selfplay=self.selfplay,
+            learn=self.learn,
+            capacity=self.capacity,
+            mesh=mesh,
+        )
+
+    def reach(self, iteration: int) -> float:
+        """Share of the pool of starts in use at an iteration."""
+        if self.reach_iterations == 0:
+            return 1.0
+        done = min(1.0, iteration / self.reach_iterations)
+        return self.first_reach + (1.0 - self.first_reach) * done
+
+
+def load_config(path: str | pathlib.Path) -> RunConfig:
+    """The CONFIG of a preset, a Python file; or the configuration that a run wrote, a JSON file."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise ValueError(f"config {path}: no such file")
+    if path.suffix == ".json":
+        return read_config(path)
+    name = f"azchess_config_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"config {path}: must be a Python file or a config.json")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    config = getattr(module, "CONFIG", None)
+    if not isinstance(config, RunConfig):
+        raise ValueError(f"config {path}: must define CONFIG, a RunConfig")
+    return config
+
+
+def read_config(path: pathlib.Path) -> RunConfig:
+    """The configuration in a run's config.json."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"config {path}: not JSON ({error})") from error
+    config = from_json(value)
+    if not isinstance(config, RunConfig):
+        raise ValueError(f"config {path}: must hold a RunConfig")
+    return config
+
+
+def to_json(value: Any) -> Any:
+    """A configuration as JSON values: dataclasses become objects that name their class."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": name} | fields
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{value!r} cannot be written to config.json; start such a run from Python")
+
+
+def from_json(value: Any) -> Any:
+    """The configuration that `to_json` wrote. Raises ValueError for what is unknown in it."""
+    if isinstance(value, list):
+        return tuple(from_json(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    fields = dict(value)
+    module, _, name = str(fields.pop("type", None)).partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"config: type {module}:{name} is unknown") from error
+    if not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+        raise ValueError(f"config: type {module}:{name} is not a configuration")
+    known = [field.name for field in dataclasses.fields(cls)]
+    if unknown := sorted(set(fields) - set(known)):
+        raise ValueError(
+            f"config: {name} has no field {', '.join(unknown)}; it has {', '.join(known)}"
+        )
+    try:
+        return cls(**{key: from_json(item) for key, item in fields.items()})
+    except TypeError as error:  # a field is missing, or its value is of another kind
+        raise ValueError(f"config: {name} cannot be made: {error}") from error

@@ -1,0 +1,79 @@
+"""How much memory a run needs, said before anything is compiled."""
+
+import math
+import os
+from typing import Any
+
+import jax
+
+from azchess.games.game import Game
+from azchess.learning.iterate import Run
+from azchess.runs.config import RunConfig
+
+GIB = 2**30
+NODE_BYTES = 25
+"""Of a tree node, besides its position and slots: parent, slot, mover, value, flag."""
+SLOT_BYTES = 18
+"""Of a slot of a tree node: label, child, prior, visits, total."""
+ACTIVATIONS = 12
+"""Arrays of the size of a layer's input that one layer keeps for its gradient."""
+
+
+def tree_bytes(config: RunConfig) -> int:
+    """Bytes of all search trees of one move."""
+    nodes = config.selfplay.games * (config.search.simulations + 1)
+    position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
+    return nodes * (position + NODE_BYTES + SLOT_BYTES * config.game.num_slots)
+
+
+def learning_bytes(config: RunConfig, game: Game) -> int:
+    """Bytes that the gradient of one batch keeps, as far as the network tells its sizes."""
+    width = getattr(config.network, "width", 0)
+    layers = getattr(config.network, "layers", 0)
+    heads = getattr(config.network, "heads", 0)
+    squares = math.prod(game.board)
+    layer = squares * (ACTIVATIONS * width + 2 * heads * squares)
+    inputs = squares * (game.num_features + squares) + 8 * game.num_slots
+    return 4 * config.learn.batch * (layers * layer + inputs)
+
+
+def size_of(tree: Any) -> int:
+    """Bytes of all arrays of a tree."""
+    leaves = jax.tree.leaves(tree)
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def available_bytes() -> int:
+    """Bytes of the first device's memory; on a CPU the machine's."""
+    device = jax.devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(config: RunConfig, run: Run) -> str:
+    """A line that says what a run will need. Raises ValueError where that is more than there is.
+
+    An estimate: state, trees and gradients, with a third more for what XLA keeps beside them.
+    """
+    state = size_of(run)
+    trees, learning = tree_bytes(config), learning_bytes(config, config.game)
+    need = state + (trees + learning) * 4 // 3
+    have = available_bytes()
+    line = (
+        f"memory: about {need / GIB:.2f} GiB of {have / GIB:.1f} "
+        f"(state {state / GIB:.2f}, trees {trees / GIB:.2f}, gradients {learning / GIB:.2f})"
+    )
+    if need > have:
+        games = config.selfplay.games
+        per_game = (size_of((run.games, run.replay)) + trees * 4 // 3) / games
+        rest = have - size_of(run.learner) - learning * 4 // 3
+        fits = int(rest / per_game)
+        advice = (
+            f"at most {fits} games fit (selfplay.games = {games})"
+            if fits > 0
+            else f"not even one game fits beside a batch of learn.batch = {config.learn.batch}"
+        )
+        raise ValueError(f"{line}: too much; {advice}")
+    return line

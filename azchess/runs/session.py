@@ -1,0 +1,246 @@
+"""A game between a player and a run's network: the positions, and what the network thinks."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from azchess.games.game import Game, Position
+from azchess.learning.selfplay import start
+from azchess.networks.evaluator import network_evaluator
+from azchess.pytree import pytree
+from azchess.runs.folder import Loaded
+from azchess.runs.notation import View, look, notation_of
+from azchess.search.decision import Decision
+from azchess.search.gumbel import Gumbel
+from azchess.search.knobs import SearchKnobs, per_game
+from azchess.search.puct import Puct, puct_score
+from azchess.search.tree import Edges
+
+
+@pytree
+class Thought:
+    """A search of one position `[1]`; `bonus` per slot is `U` or the policy, see `Candidate`."""
+
+    decision: Decision
+    moves_left: Float[Array, "1"]
+    bonus: Float[Array, "1 S"]
+
+
+class Candidate(NamedTuple):
+    """A legal move in the eyes of the search, seen from its player.
+
+    `bonus`: in PUCT the exploration U = c(N) P sqrt(N) / (1 + n) that the next simulation would
+    add to Q, in Gumbel the move's share of the improved policy.
+    """
+
+    label: int
+    name: str
+    visits: int
+    q: float
+    prior: float
+    bonus: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """What the search thinks of a position, seen from the player to move.
+
+    `best` is the move it would play; `candidates` are all legal moves, the most visited first;
+    `value` lies in [-1, 1]; `wdl` are shares; `plies_left` is the network's guess.
+    """
+
+    best: Candidate
+    candidates: list[Candidate]
+    value: float
+    wdl: tuple[float, ...]
+    plies_left: float
+
+    @property
+    def visits(self) -> int:
+        """The number of simulations."""
+        return sum(candidate.visits for candidate in self.candidates)
+
+
+begin = jax.jit(start, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def advance(game: Game, position: Position, label: Int[Array, ""]) -> Position:
+    """The position after a legal move."""
+    return game.step(position, label)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def think(
+    game: Game, search: Puct | Gumbel, network: Any, position: Position, knobs: SearchKnobs
+) -> Thought:
+    """Searches one position without noise, as a batch of one."""
+    evaluate = network_evaluator(game)
+    positions = jax.tree.map(lambda leaf: leaf[None], position)
+    keys = jax.random.split(jax.random.key(0), 1)
+    decision = search(game, evaluate, network, keys, positions, knobs.greedy())
+    moves = jax.vmap(game.moves)(positions)
+    bonus = decision.policy
+    if isinstance(search, Puct):
+        edges = Edges(
+            legal=moves.legal,
+            prior=decision.prior,
+            visits=decision.visits,
+            q=jnp.zeros_like(decision.q),
+            value=decision.value,
+            depth=jnp.zeros_like(decision.depth),
+        )
+        bonus = puct_score(edges, knobs=per_game(dataclasses.replace(knobs, fpu=0.0), 1))
+    moves_left = evaluate(network, keys, positions, moves).moves_left
+    return Thought(decision=decision, moves_left=moves_left, bonus=bonus)
+
+
+class Session:
+    """One player, one network, and the moves made so far, which can be taken back.
+
+    Everything is compiled once per process and kind of run. Raises ValueError for simulations or a
+    FEN that cannot be.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        simulations: int | None = None,
+        fen: str | None = None,
+        seed: int = 0,
+    ):
+        config = loaded.config
+        self.network, self.search, self.knobs = loaded.network, config.search, config.knobs.search
+        if simulations is not None:
+            self.search = dataclasses.replace(self.search, simulations=simulations)
+        self.notation = notation_of(config.game)
+        self.game = self.notation.game
+        self._starts, self._fen, self._key = config.starts, fen, jax.random.key(seed)
+        self.new(fen)
+
+    def new(self, fen: str | None = None) -> None:
+        """Begins a game: at a FEN, else where the session began, else at a start of the run."""
+        fen = fen or self._fen
+        if fen is None:
+            self._key, key = jax.random.split(self._key)
+            starts = self._starts.pool(self.game)
+            first = jax.tree.map(lambda leaf: leaf[0], begin(self.game, starts, key[None]))
+        else:
+            first = self.notation.read(fen)
+        self._line = [(first, self._look(first))]
+        self.labels: list[int] = []
+        self.resigned: int | None = None
+
+    @property
+    def position(self) -> Position:
+        """The position on the board."""
+        return self._line[-1][0]
+
+    @property
+    def view(self) -> View:
+        """What is asked of the position on the board."""
+        return self._line[-1][1]
+
+    @property
+    def over(self) -> bool:
+        """Whether no further move is played."""
+        return self.resigned is not None or bool(self.view.over)
+
+    @property
+    def bonus_name(self) -> str:
+        """What `Candidate.bonus` is in this search."""
+        return "U" if isinstance(self.search, Puct) else "policy"
+
+    @property
+    def legal(self) -> list[int]:
+        """The labels of the legal moves."""
+        labels = self.view.moves.labels
+        return labels[labels >= 0].tolist()
+
+    def result(self) -> str:
+        """How the game ended, empty while it goes on."""
+        if self.resigned is not None:
+            sides = self.notation.sides
+            return f"{sides[self.resigned]} resigns: {sides[1 - self.resigned]} wins"
+        return self.notation.words(self.position, self.view) if self.over else ""
+
+    def push(self, text: str | int) -> str:
+        """Makes a move, as a player writes it or as a label; returns its name.
+
+        Raises ValueError where the game is over or the move is not legal.
+        """
+        self._check_running()
+        label = text if isinstance(text, int) else self.notation.parse(self.position, text)
+        if label not in self.legal:
+            raise ValueError(f"{text} is not legal: {', '.join(map(str, self.legal))} are")
+        name = self.notation.name(self.position, label)
+        after = advance(self.game, self.position, np.int32(label))
+        self._line.append((after, self._look(after)))
+        self.labels.append(label)
+        return name
+
+    def undo(self, seat: int) -> None:
+        """Takes back a seat's last move and what was played after it, a resignation included.
+
+        Raises ValueError where the seat has made no move.
+        """
+        own = [ply for ply, (_, view) in enumerate(self._line[:-1]) if view.mover == seat]
+        if not own:
+            raise ValueError("there is no move of yours to take back")
+        del self._line[own[-1] + 1 :], self.labels[own[-1] :]
+        self.resigned = None
+
+    def resign(self, seat: int) -> None:
+        """A seat gives up."""
+        self._check_running()
+        self.resigned = seat
+
+    def advice(self) -> Advice:
+        """Searches the position on the board. Raises ValueError where the game is over."""
+        self._check_running()
+        thought = think(self.game, self.search, self.network, self.position, self.knobs)
+        decision, plies_left, bonus = jax.device_get(
+            (thought.decision, thought.moves_left[0], thought.bonus[0])
+        )
+        candidates = [
+            Candidate(
+                label=label,
+                name=self.notation.name(self.position, label),
+                visits=int(decision.visits[0, slot]),
+                q=float(decision.q[0, slot]),
+                prior=float(decision.prior[0, slot]),
+                bonus=float(bonus[slot]),
+            )
+            for slot, label in enumerate(self.legal)
+        ]
+        return Advice(
+            best=candidates[int(decision.slot[0])],
+            candidates=sorted(candidates, key=lambda move: (-move.visits, -move.prior)),
+            value=float(decision.value[0]),
+            wdl=tuple(decision.wdl[0].tolist()),
+            plies_left=float(plies_left),
+        )
+
+    def picture(self, first_below: bool, letters: bool = False) -> str:
+        """The board, with the last move marked where the game's notation can."""
+        last = self.labels[-1] if self.labels else None
+        return self.notation.board(self.position, self.view, last, first_below, letters)
+
+    def _look(self, position: Position) -> View:
+        view = jax.device_get(look(self.notation, position))
+        if view.moves.count > self.game.num_slots:
+            raise ValueError(
+                f"the position has {view.moves.count} legal moves; {self.game.name} has room for "
+                f"num_slots = {self.game.num_slots}"
+            )
+        return view
+
+    def _check_running(self) -> None:
+        if self.over:
+            raise ValueError("the game is over: `undo` takes back, `new` begins another")

@@ -1,0 +1,93 @@
+"""Where games begin: the standard start, a list of positions, or endings near mate."""
+
+import dataclasses
+import pathlib
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from azchess.evaluation.endings import ending_records
+from azchess.evaluation.oracles import DRAWN, tablebase
+from azchess.games.chess import ChessGame, records_from_fens
+from azchess.games.game import Game
+from azchess.learning.selfplay import Starts
+
+
+@dataclasses.dataclass(frozen=True)
+class StandardStart:
+    """Games begin at the game's own start position."""
+
+    def pool(self, game: Game) -> Starts:
+        """No pool: the game's own start."""
+        del game
+        return Starts()
+
+
+@dataclasses.dataclass(frozen=True)
+class FenStarts:
+    """Chess games begin at a position drawn from a list."""
+
+    fens: tuple[str, ...] = ()
+    """Positions in FEN."""
+    path: str | None = None
+    """A file with one FEN per line, in the place of `fens`."""
+
+    def pool(self, game: Game) -> Starts:
+        """The positions as records; raises ValueError for a FEN that is no legal position."""
+        require_chess(game, self)
+        fens = list(self.fens)
+        if self.path is not None:
+            lines = pathlib.Path(self.path).read_text(encoding="utf-8").splitlines()
+            fens += [line.strip() for line in lines if line.strip()]
+        if not fens:
+            raise ValueError("starts.fens is empty and starts.path names no file")
+        return Starts(records=records_from_fens(fens))
+
+
+@dataclasses.dataclass(frozen=True)
+class EndingStarts:
+    """Chess games begin at a position of king and piece against king that is not yet mate.
+
+    The pool is sorted by distance to mate, nearest first and drawn positions last, so that
+    `reach` is a curriculum.
+    """
+
+    materials: tuple[str, ...] = ("KQvK",)
+    """Endings: KQvK, KRvK."""
+    longest: int = 127
+    """Most plies to mate."""
+    either_side: bool = False
+    """Whether the bare king may be to move; otherwise always the strong side."""
+    drawn: bool = False
+    """Whether positions that are drawn (the piece falls) are in the pool."""
+
+    def pool(self, game: Game) -> Starts:
+        """All positions that fit, as records."""
+        require_chess(game, self)
+        records, order = [], []
+        for material in self.materials:
+            table = tablebase(material)
+            pools = [(*table.positions(True, 1, self.longest), True)]
+            if self.either_side:
+                pools.append((*table.positions(False, 1, self.longest), False))
+            if self.either_side and self.drawn:
+                pools.append((*table.positions(False, DRAWN, DRAWN), False))
+            squares = np.concatenate([place for place, _, _ in pools])
+            plies = np.concatenate([plies for _, plies, _ in pools])
+            strong = np.concatenate([np.full(len(plies), side) for _, plies, side in pools])
+            order.append(np.where(plies < 0, 127, plies))
+            records.append(ending_records(table, squares, strong))
+        nearest = np.argsort(np.concatenate(order), kind="stable")
+        pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
+        return Starts(records=pool)
+
+
+StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts
+
+
+def require_chess(game: Game, starts: object) -> None:
+    """Raises ValueError where starts that only chess has are asked of another game."""
+    if not isinstance(game, ChessGame):
+        raise ValueError(f"starts = {type(starts).__name__}: only for chess, not {game.name}")

@@ -1,0 +1,56 @@
+"""What happens at the root only: exploration noise on the prior and the choice of the move."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, Key
+
+from azchess.search.knobs import Knob
+
+
+def dirichlet(keys: Key[Array, "B"], alpha: Knob, legal: Bool[Array, "B S"]) -> Float[Array, "B S"]:
+    """Dirichlet noise over the legal moves of each game, 0 on the other slots.
+
+    Normalised gamma draws, taken as logarithms since gamma draws at small alpha underflow. Keys
+    `[B]`, one per game, are consumed.
+    """
+
+    def draw(key: Key[Array, ""], alpha: Float[Array, ""]) -> Float[Array, "S"]:
+        return jax.random.loggamma(key, alpha, (legal.shape[-1],))
+
+    logits = jnp.where(legal, jax.vmap(draw)(keys, jnp.asarray(alpha)), jnp.finfo(jnp.float32).min)
+    return jnp.where(legal, jax.nn.softmax(logits, axis=-1), 0.0)
+
+
+def noisy_prior(
+    keys: Key[Array, "B"],
+    prior: Float[Array, "B S"],
+    legal: Bool[Array, "B S"],
+    fraction: Knob,
+    alpha: Knob,
+) -> Float[Array, "B S"]:
+    """The prior with a fraction of it replaced by Dirichlet noise over the legal moves.
+
+    (1 - fraction) P + fraction Dir(alpha), AlphaZero (Silver et al. 2018), where chess has
+    alpha 0.3 and fraction 0.25. The noise is drawn over the legal moves, so that all of the
+    fraction arrives there. Keys `[B]` are consumed.
+    """
+    share = jnp.asarray(fraction)[:, None]
+    return (1.0 - share) * prior + share * dirichlet(keys, alpha, legal)
+
+
+def sample_slot(
+    keys: Key[Array, "B"], policy: Float[Array, "B S"], temperature: Knob
+) -> Int32[Array, "B"]:
+    """Draws a move in proportion to policy^(1 / temperature); never one of policy 0. Keys `[B]`."""
+    lowest = jnp.finfo(jnp.float32).min
+    logits = (
+        jnp.log(jnp.where(policy > 0, policy, 1.0))
+        / jnp.maximum(jnp.asarray(temperature), 1e-3)[:, None]
+    )
+    logits = jnp.where(policy > 0, logits, lowest)
+    return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
+
+
+def split_keys(keys: Key[Array, "B"], number: int) -> Key[Array, "N B"]:
+    """Splits the key of every game: keys `[B]` are consumed, keys `[number, B]` come back."""
+    return jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, number))(keys), 1, 0)

@@ -1,0 +1,35 @@
+"""Does self-play learn to mate with king and queen, within minutes, on two CPU cores?"""
+
+from azchess.evaluation.suite import EndingSuite
+from azchess.games.chess import ChessGame
+from azchess.learning.iterate import Knobs
+from azchess.learning.learner import LearnConfig
+from azchess.learning.losses import LearnKnobs
+from azchess.learning.selfplay import SelfPlayConfig
+from azchess.networks.transformer import TransformerConfig
+from azchess.runs.config import RunConfig
+from azchess.runs.starts import EndingStarts
+from azchess.search.gumbel import Gumbel
+from azchess.search.knobs import SearchKnobs
+from azchess.search.puct import Puct
+
+CONFIG = RunConfig(
+    game=ChessGame(num_slots=40, memory=32),
+    network=TransformerConfig(layers=2, width=32, heads=2),
+    search=Gumbel(simulations=16, considered=8),
+    selfplay=SelfPlayConfig(games=128, plies=8, max_plies=24, cut_is_draw=True),
+    learn=LearnConfig(batch=512, updates=8, warmup=50, augment=True),
+    knobs=Knobs(
+        search=SearchKnobs(discount=0.95, temperature_plies=0.0),
+        learn=LearnKnobs(learning_rate=2e-3, moves_left_weight=1.0),
+    ),
+    starts=EndingStarts(materials=("KQvK",), longest=5),
+    capacity=256,
+    iterations=100,
+    checkpoint_every=50,
+    evaluation=(
+        EndingSuite(
+            material="KQvK", distances=(1, 3, 5), max_plies=20, search=Puct(simulations=32)
+        ),
+    ),
+)
