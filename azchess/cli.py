@@ -38,6 +38,7 @@ def _optimiser(info: Any) -> Any:
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="{adamw,sgd}",
+        choices=("adamw", "sgd"),
         instance_from_str=lambda words: words[0],
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
@@ -251,7 +252,9 @@ def bench(words: list[str]) -> None:
 
 def _parse(what: Any, words: list[str], program: str, default: Any = None) -> Any:
     extra = {} if default is None else {"default": default}
-    return tyro.cli(what, args=words, prog=program, registry=REGISTRY, **extra)
+    # The preset has chosen the search and the starts; their fields are options like all others.
+    conf = (tyro.conf.AvoidSubcommands,)
+    return tyro.cli(what, args=words, prog=program, registry=REGISTRY, config=conf, **extra)
 
 
 def _finish(run_dir: str, console: Console) -> None:

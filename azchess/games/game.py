@@ -106,17 +106,20 @@ class Game(abc.ABC):
     def mover(self, position: Position) -> Int32[Array, ""]:
         """The seat to move: 0 is the player who makes the first move of the game, 1 the other."""
 
-    @abc.abstractmethod
     def history(self, position: Position) -> Record:
-        """The last H plies as records `[H]`, the newest first, zeros where there was none."""
+        """The last H plies as records `[H]`, the newest first, zeros where there was none.
+
+        By default a record is the whole position, and H is 1.
+        """
+        return jax.tree.map(lambda leaf: leaf[None], position)
 
     def record(self, position: Position) -> Record:
         """The last ply alone, as replay stores it."""
         return jax.tree.map(lambda leaf: leaf[0], self.history(position))
 
-    @abc.abstractmethod
     def position(self, record: Record) -> Position:
-        """The position of one record, without a past."""
+        """The position of one record, without a past; by default the record itself."""
+        return record
 
     @abc.abstractmethod
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
@@ -128,13 +131,14 @@ class Game(abc.ABC):
         return np.arange(self.num_labels, dtype=np.int32)
 
     @property
-    @abc.abstractmethod
     def geometry(self) -> Int16[np.ndarray, "A 3"]:
         """From-square, to-square and kind of each label, for a policy head that reads the board.
 
         Kinds tell labels with equal squares apart (promotions to different pieces); the plain
-        kind is 0.
+        kind is 0. By default labels say nothing about the board: each is a kind of its own.
         """
+        labels = np.arange(self.num_labels)
+        return np.stack([0 * labels, 0 * labels, labels], axis=1).astype(np.int16)
 
     @property
     def symmetries(self) -> Symmetries:
@@ -149,6 +153,12 @@ class Game(abc.ABC):
         """Which of `symmetries` hold for this position (the identity always does)."""
         del record
         return jnp.ones((self.symmetries.squares.shape[0],), bool)
+
+
+def moves_of(mask: Bool[Array, "A"], num_slots: int) -> Moves:
+    """The legal moves in the order of their labels, from a mask over all labels."""
+    labels = jnp.nonzero(mask, size=num_slots, fill_value=-1)[0]
+    return Moves(labels=labels.astype(jnp.int16), count=mask.sum(dtype=jnp.int32))
 
 
 def relative_sign(mover: Int32[Array, "*b"], viewer: Int32[Array, "*b"]) -> Float[Array, "*b"]:

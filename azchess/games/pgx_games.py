@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Int16, Int32, PRNGKeyArray
 
-from azchess.games.game import Game, Moves, Record, Status
+from azchess.games.game import Game, Moves, Record, Status, moves_of
 from azchess.pytree import pytree
 
 # Caps after which pgx reports a game as terminated without a winner (pgx 2.6.0 sources).
@@ -54,8 +54,7 @@ class PgxGame(Game):
     def moves(self, position: PgxPosition) -> Moves:
         # pgx marks every label of a finished game as legal.
         mask = position.state.legal_action_mask & ~position.state.terminated
-        labels = jnp.nonzero(mask, size=self.num_slots, fill_value=-1)[0]
-        return Moves(labels=labels.astype(jnp.int16), count=mask.sum(dtype=jnp.int32))
+        return moves_of(mask, self.num_slots)
 
     def status(self, position: PgxPosition, moves: Moves) -> Status:
         state = position.state
@@ -71,12 +70,6 @@ class PgxGame(Game):
     def mover(self, position: PgxPosition) -> Int32[Array, ""]:
         return (position.state.current_player != position.first).astype(jnp.int32)
 
-    def history(self, position: PgxPosition) -> Record:
-        return jax.tree.map(lambda leaf: leaf[None], position)
-
-    def position(self, record: Record) -> PgxPosition:
-        return record
-
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         state = self._state(jax.tree.map(lambda leaf: leaf[0], history))
         planes = self.env.observe(state)
@@ -84,7 +77,8 @@ class PgxGame(Game):
 
     @property
     def geometry(self) -> Int16[np.ndarray, "A 3"]:
-        return _geometry(self.name, self.board, self.num_labels)
+        known = _geometry(self.name, self.board, self.num_labels)
+        return super().geometry if known is None else known
 
     def _state(self, position: PgxPosition) -> Any:
         planes = jnp.zeros((*self.board, self.num_features), jnp.float32)
@@ -135,7 +129,9 @@ def _slim(state: Any, first: Int32[Array, ""]) -> PgxPosition:
     return PgxPosition(state=state.replace(observation=jnp.zeros((0,))), first=first)
 
 
-def _geometry(name: str, board: tuple[int, int], num_labels: int) -> Int16[np.ndarray, "A 3"]:
+def _geometry(
+    name: str, board: tuple[int, int], num_labels: int
+) -> Int16[np.ndarray, "A 3"] | None:
     rows, columns = board
     squares = rows * columns
     labels = np.arange(num_labels)
@@ -147,8 +143,7 @@ def _geometry(name: str, board: tuple[int, int], num_labels: int) -> Int16[np.nd
         square = np.where(labels < squares, labels, 0)
         kind = (labels >= squares).astype(int)
         return np.stack([square, square, kind], axis=1).astype(np.int16)
-    # Labels that say nothing about the board: each is a kind of its own, read off one square.
-    return np.stack([0 * labels, 0 * labels, labels], axis=1).astype(np.int16)
+    return None
 
 
 def _gardner_geometry() -> Int16[np.ndarray, "A 3"]:

@@ -4,10 +4,9 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int16, Int32, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray, UInt32
 
-from azchess.games.game import Game, Moves, Record, Status
+from azchess.games.game import Game, Moves, Record, Status, moves_of
 from azchess.pytree import pytree
 
 
@@ -67,21 +66,10 @@ class Subtraction(Game):
     def mover(self, position: Heap) -> Int32[Array, ""]:
         return position.ply % 2
 
-    def history(self, position: Heap) -> Record:
-        return jax.tree.map(lambda leaf: leaf[None], position)
-
-    def position(self, record: Record) -> Heap:
-        return record
-
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         """One token per place of the full heap: 1 where a stone lies."""
         there = jnp.arange(self.board[1]) < history.stones[0]
         return there[:, None].astype(jnp.float32)
-
-    @property
-    def geometry(self) -> Int16[np.ndarray, "A 3"]:
-        labels = np.arange(self.num_slots)
-        return np.stack([0 * labels, 0 * labels, labels], axis=1).astype(np.int16)
 
 
 def subtraction(stones: int = 12, most: int = 3, varied: bool = False) -> Subtraction:
@@ -130,8 +118,7 @@ class HashGame(Game):
         legal = _share(_draw(code, labels + 1000)) < self.legal
         legal |= labels == _draw(code, jnp.uint32(999)) % self.num_labels
         legal &= ~self._over(position)
-        labels = jnp.nonzero(legal, size=self.num_slots, fill_value=-1)[0]
-        return Moves(labels=labels.astype(jnp.int16), count=legal.sum(dtype=jnp.int32))
+        return moves_of(legal, self.num_slots)
 
     def _over(self, position: Code) -> Bool[Array, ""]:
         early = _share(_draw(position.code, jnp.uint32(998))) < self.ends
@@ -150,21 +137,10 @@ class HashGame(Game):
     def mover(self, position: Code) -> Int32[Array, ""]:
         return position.ply % 2
 
-    def history(self, position: Code) -> Record:
-        return jax.tree.map(lambda leaf: leaf[None], position)
-
-    def position(self, record: Record) -> Code:
-        return record
-
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         """One token: the bits of the code."""
         bits = (history.code[0] >> jnp.arange(32, dtype=jnp.uint32)) & 1
         return bits[None].astype(jnp.float32)
-
-    @property
-    def geometry(self) -> Int16[np.ndarray, "A 3"]:
-        labels = np.arange(self.num_labels)
-        return np.stack([0 * labels, 0 * labels, labels], axis=1).astype(np.int16)
 
 
 def hash_game(

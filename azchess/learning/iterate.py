@@ -37,8 +37,8 @@ from azchess.search.knobs import SearchKnobs
 class Setup:
     """Everything about training that makes shapes or chooses code; static under jit.
 
-    With a `mesh` of one axis named "games", self-play runs under `shard_map` on its devices, a part
-    of the lanes each, and the learner's batches are spread over them.
+    With a `mesh` of one axis named "games", of type Auto, self-play runs under `shard_map` on its
+    devices, a part of the lanes each, and the learner's batches are spread over them.
     """
 
     game: Game
@@ -54,11 +54,11 @@ class Setup:
                 f"replay.capacity = {self.capacity}: must be a multiple of "
                 f"selfplay.plies = {self.selfplay.plies}"
             )
-        if self.mesh is not None and self.selfplay.games % self.mesh.size:
-            raise ValueError(
-                f"selfplay.games = {self.selfplay.games}: must be a multiple of the "
-                f"{self.mesh.size} devices"
-            )
+        devices = 1 if self.mesh is None else self.mesh.size
+        sizes = {"selfplay.games": self.selfplay.games, "learn.batch": self.learn.batch}
+        for name, size in sizes.items():
+            if size % devices:
+                raise ValueError(f"{name} = {size}: must be a multiple of the {devices} devices")
 
 
 @pytree
@@ -93,7 +93,25 @@ def new_run(setup: Setup, network: Any, starts: Starts, key: PRNGKeyArray) -> Ru
         iteration=jnp.zeros((), jnp.int32),
     )
     # A run is donated: it must own its arrays, and hold none of them twice.
-    return jax.tree.map(jnp.copy, run)
+    return spread(setup, jax.tree.map(jnp.copy, run))
+
+
+def spread(setup: Setup, run: Run) -> Run:
+    """The run on the devices of the mesh: of games and replay each has its lanes, of the rest all.
+
+    Under jit a constraint, so that an iteration ends with the shardings that it began with.
+    """
+    if setup.mesh is None:
+        return run
+    lanes = jax.sharding.NamedSharding(setup.mesh, jax.sharding.PartitionSpec("games"))
+    whole = jax.sharding.NamedSharding(setup.mesh, jax.sharding.PartitionSpec())
+    places = jax.tree.map(lambda _: whole, run)
+    # Arrays without elements, which XLA leaves whole, and the replay's counters are on all devices.
+    per_lane = jax.tree.map(
+        lambda x: lanes if x.ndim and x.size else whole, (run.games, run.replay)
+    )
+    places = dataclasses.replace(places, games=per_lane[0], replay=per_lane[1])
+    return jax.device_put(run, places)
 
 
 def self_play(
@@ -147,7 +165,7 @@ def iterate(
     overflow = (plies.moves > setup.game.num_slots).sum()
     metrics["selfplay/slot_overflows"] = overflow.astype(jnp.float32)
     new = Run(learner=learner, games=games, replay=replay, key=run.key, iteration=run.iteration + 1)
-    return new, metrics
+    return spread(setup, new), metrics
 
 
 def learn(
@@ -167,6 +185,9 @@ def learn(
         samples = sample(replay, keys[0], config.batch, boards)
         samples = dataclasses.replace(samples, weight=samples.weight * filled)
         batch = make_batch(setup.game, samples, keys[1] if config.augment else None)
+        if setup.mesh is not None:
+            part = jax.sharding.NamedSharding(setup.mesh, jax.sharding.PartitionSpec("games"))
+            batch = jax.lax.with_sharding_constraint(batch, part)
         return update(config, learner, batch, knobs.learn)
 
     keys = [jax.random.split(key, config.updates) for key in (sample_key, symmetry_key)]

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int32
 from azchess.learning.losses import Batch, LearnKnobs, Losses, total_loss
 from azchess.pytree import pytree
 
-
 Optimiser: TypeAlias = Literal["adamw", "sgd"] | optax.GradientTransformation
 
 
@@ -100,7 +99,7 @@ def make_optimiser(config: LearnConfig) -> optax.GradientTransformation:
         make = optax.inject_hyperparams(optax.adamw, static_args=("mask",))
         return make(**numbers, mask=matrices)
 
-    def sgd(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
+    def sgd(learning_rate: Array, weight_decay: Array) -> optax.GradientTransformation:
         decay = optax.add_decayed_weights(weight_decay, mask=matrices)
         return optax.chain(decay, optax.sgd(learning_rate, momentum=0.9))
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from azchess.learning.iterate import Knobs, Run, Setup, iterate
+from azchess.learning.iterate import Knobs, Run, Setup, iterate, spread
 from azchess.learning.selfplay import Starts
 from azchess.runs import folder
 from azchess.runs.checkpoint import Checkpoints
@@ -115,7 +115,9 @@ def play_mesh(devices: int | None) -> jax.sharding.Mesh | None:
     number = jax.device_count() if devices is None else devices
     if not 1 <= number <= jax.device_count():
         raise ValueError(f"devices = {devices}: there are {jax.device_count()}")
-    return None if number == 1 else jax.make_mesh((number,), ("games",))
+    if number == 1:
+        return None
+    return jax.make_mesh((number,), ("games",), (jax.sharding.AxisType.Auto,))
 
 
 def knobs_at(config: RunConfig, starts: Starts, iteration: int) -> tuple[Knobs, Starts]:
@@ -140,8 +142,9 @@ def _train(
 ) -> Run:
     first = int(run.iteration)
     if first >= config.iterations:
-        console.print(f"{run_dir} has already reached iteration {first}")
+        console.print(f"{run_dir} has already reached iteration {first}", soft_wrap=True)
         return run
+    run = spread(setup, run)
     compile_seconds, step = compile_step(setup, run, *knobs_at(config, starts, first))
     console.print(f"compiled in {compile_seconds:.1f} s; {config.iterations - first} iterations")
     plies = config.selfplay.games * config.selfplay.plies
@@ -174,8 +177,8 @@ def _train(
         line.stop()
         saved.wait()
         if interrupt.asked:
-            console.print(f"stopped; saved iteration {saved.latest()} in {run_dir}")
-            console.print(f"continue with: azchess resume {run_dir}")
+            console.print(f"stopped; saved iteration {saved.latest()} in {run_dir}", soft_wrap=True)
+            console.print(f"continue with: azchess resume {run_dir}", soft_wrap=True)
     return run
 
 

@@ -21,6 +21,10 @@ def look(game):
     return jax.jit(run)
 
 
+def status_of(game, position):
+    return game.status(position, game.moves(position))
+
+
 def minimax(facts, position):
     """The worth of a position to its mover."""
     status, _, moves, after = jax.device_get(facts(position))
@@ -57,12 +61,12 @@ def test_a_hash_game_has_the_shape_asked_for():
     game = hash_game(10, legal=0.4, ends=0.25, plies=3)
     starts = jax.vmap(game.init)(jax.random.split(jax.random.key(0), 4))
     step = jax.jit(jax.vmap(jax.vmap(game.step, (None, 0)), (0, None)))
+    seen = jax.jit(jax.vmap(lambda position: (game.moves(position), status_of(game, position))))
     positions, sizes = starts, []
     for _ in range(3):
         positions = step(positions, jnp.arange(10))
         positions = jax.tree.map(lambda leaf: leaf.reshape(-1), positions)
-        moves = jax.vmap(game.moves)(positions)
-        status = jax.vmap(game.status)(positions, moves)
+        moves, status = seen(positions)
         assert (moves.count == moves.legal.sum(axis=-1)).all()
         assert ((moves.count == 0) == status.terminated).all()
         sizes.append(positions.code.size)
@@ -73,7 +77,7 @@ def test_a_hash_game_has_the_shape_asked_for():
     assert status.terminated.all()
     outcomes = jnp.bincount(status.outcome + 1, length=3) / 4000
     np.testing.assert_allclose(outcomes, 1 / 3, atol=0.03)
-    going = jax.vmap(hash_game(10, legal=0.4, ends=0.25).moves)(positions)
+    going = jax.jit(jax.vmap(hash_game(10, legal=0.4, ends=0.25).moves))(positions)
     assert float((going.count == 0).mean()) == pytest.approx(0.25, abs=0.03)
     count = float(going.count.sum() / (going.count > 0).sum())
     assert count == pytest.approx(0.4 * 9 + 1, abs=0.2)

@@ -16,10 +16,11 @@ from mctx._src import search as mctx_module
 from azchess.search.mctx_search import search
 
 INTEGERS = ("children_index", "children_visits", "node_visits", "parents", "action_from_parent")
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 GOLDEN = (
     "muzero_tree",
-    "muzero_qtransform_tree",
-    "gumbel_muzero_tree",
+    slow("muzero_qtransform_tree"),
+    slow("gumbel_muzero_tree"),
     "gumbel_muzero_reward_tree",
 )
 
@@ -68,10 +69,10 @@ def _assert_close(golden, tree):
 @pytest.mark.parametrize(
     "name",
     [
-        "test_muzero_policy",
+        slow("test_muzero_policy"),
         "test_gumbel_muzero_policy",
         "test_gumbel_muzero_policy_without_invalid_actions",
-        "test_stochastic_muzero_policy",
+        slow("test_stochastic_muzero_policy"),
     ],
 )
 def test_policy_tests_of_mctx_pass(name, our_loop, tests_of_mctx):
@@ -121,11 +122,11 @@ def tree_of(our_search, policy, batch, actions, simulations, max_depth, discount
 @pytest.mark.parametrize(
     ("policy", "batch", "actions", "simulations", "max_depth", "discount"),
     [
-        (mctx.muzero_policy, 1, 5, 30, None, 0.9),
+        slow(mctx.muzero_policy, 1, 5, 30, None, 0.9),
         (mctx.muzero_policy, 4, 3, 40, 3, -1.0),
-        (mctx.muzero_policy, 3, 2, 12, 1, 1.0),
-        (mctx.gumbel_muzero_policy, 5, 7, 25, None, -1.0),
-        (mctx.gumbel_muzero_policy, 2, 4, 33, 2, 0.9),
+        slow(mctx.muzero_policy, 3, 2, 12, 1, 1.0),
+        slow(mctx.gumbel_muzero_policy, 5, 7, 25, None, -1.0),
+        slow(mctx.gumbel_muzero_policy, 2, 4, 33, 2, 0.9),
     ],
 )
 def test_trees_equal_those_of_mctx(

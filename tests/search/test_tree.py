@@ -106,7 +106,7 @@ def test_values_are_sums_over_the_positions_below(tree):
             np.testing.assert_allclose(tree.total[row, parent, slot], -below, atol=1e-4)
 
 
-@each_search
+@pytest.mark.parametrize("search", SEARCHES[1:], ids=["gumbel"])
 def test_wdl_and_value_agree_without_discount(search):
     keys, positions = roots(GAME)
 
@@ -323,20 +323,30 @@ def test_the_evaluator_gets_a_new_key_for_every_game_and_position():
 
 
 @each_search
-def test_a_search_makes_no_nan_and_runs_without_jit(search, monkeypatch):
+def test_a_search_makes_no_nan(search):
+    keys, positions = roots(hash_game(3, ends=0.3))
+    small = dataclasses.replace(search, simulations=4)
+    run = compiled(small, hash_game(3, ends=0.3))
+    with jax.debug_nans(True):
+        decision = run(1.0, keys, positions, SearchKnobs(noise_alpha=0.01))
+    assert (decision.visits.sum(axis=-1) == 4).all()
+
+
+@pytest.mark.slow
+@each_search
+def test_a_search_runs_without_jit(search):
     game = hash_game(3, ends=0.3)
     keys, positions = roots(game)
     small = dataclasses.replace(search, simulations=4)
     knobs = SearchKnobs(noise_alpha=0.01)
-    with jax.debug_nans(True):
-        fast = compiled(small, game)(1.0, keys, positions, knobs)
+    fast = compiled(small, game)(1.0, keys, positions, knobs)
     with jax.disable_jit():
         slow = small(game, hashed_evaluator(game), 1.0, keys[:2], rows(positions, slice(2)), knobs)
     assert (slow.visits == fast.visits[:2]).all()
     np.testing.assert_allclose(slow.policy, fast.policy[:2], atol=1e-5)
 
 
-@each_search
+@pytest.mark.parametrize("search", SEARCHES[:1], ids=["puct"])
 def test_more_simulations_need_no_more_scratch_memory(search):
     """One copy of the tree is all a search holds: nothing of its size is copied on the way."""
     game = hash_game(60)
