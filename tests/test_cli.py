@@ -187,9 +187,7 @@ def test_an_option_that_does_not_exist_or_fit_is_named(name, preset, trained, ca
     assert not trained
 
 
-def test_a_run_that_fails_ends_in_one_line_and_its_trace_on_request(
-    preset, capsys, monkeypatch
-):
+def test_a_run_that_fails_ends_in_one_line_and_its_trace_on_request(preset, capsys, monkeypatch):
     def fail(*arguments, **rest):
         raise TrainingError("iteration 3: learn/policy_loss is not finite")
 

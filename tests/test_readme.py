@@ -24,6 +24,8 @@ def test_the_first_example_has_twelve_lines():
     assert len(EXAMPLES[0].strip().replace("\n\n", "\n").split("\n")) == 12
 
 
-@pytest.mark.parametrize("file", re.findall(r"`(azchess/[a-z_/]+\.py|configs/[a-z_]+\.py)`", README))
+@pytest.mark.parametrize(
+    "file", re.findall(r"`(azchess/[a-z_/]+\.py|configs/[a-z_]+\.py)`", README)
+)
 def test_a_file_that_the_readme_names_is_there(file):
     assert (ROOT / file).is_file()

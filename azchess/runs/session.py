@@ -16,10 +16,10 @@ from azchess.pytree import pytree
 from azchess.runs.folder import Loaded
 from azchess.runs.notation import View, look, notation_of
 from azchess.search.decision import Decision
+from azchess.search.edges import Edges
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.puct import Puct, puct_score
-from azchess.search.tree import Edges
 
 
 @pytree

@@ -14,18 +14,11 @@ from jaxtyping import Array, Float, Int32, Key
 from azchess.games.game import Game, Position
 from azchess.networks.evaluator import Evaluator, prior
 from azchess.search.decision import Decision, decide
+from azchess.search.edges import Edges, best_slot, ranks_of
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.puct import check_simulations
 from azchess.search.root import split_keys
-from azchess.search.tree import (
-    Edges,
-    best_slot,
-    edges_of,
-    evaluate_node,
-    grow,
-    ranks_of,
-    root_tree,
-)
+from azchess.search.tree import edges_of, evaluate_node, grow, root_tree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,11 +3,11 @@
 A simulation goes down each tree by a selection rule, makes the move at its end, evaluates the new
 position and adds its value to every edge on the way back. Edges live in slots (the legal moves of
 a position), so that a tree's memory follows the number of legal moves and not of labels.
+
+`search` is the same loop behind `mctx.search`'s signature, for mctx's own policies and rules.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ from jaxtyping import Array, Bool, Float, Int, Int16, Int32, Key
 from azchess.games.game import Game, Moves, Position, Status, relative_sign
 from azchess.networks.evaluator import Evaluation, Evaluator, prior
 from azchess.pytree import pytree
+from azchess.search.edges import Edges, Rule, best_slot, ranks_of
 from azchess.search.knobs import Knob
+from azchess.search.mctx_search import search as search
 
 ROOT = 0
 UNVISITED = -1
@@ -50,26 +52,6 @@ class Tree:
     wdl: Float[Array, "B 3"]
     depth: Int32[Array, "B"]
     lockstep: Int32[Array, ""]
-
-
-@pytree
-class Edges:
-    """The moves of one node per game as a selection rule sees them, from that node's mover.
-
-    `q` is the mean backed-up value of a move, 0 where it is unvisited; `value` the evaluator's
-    value of the node; `depth` its distance from the root.
-    """
-
-    legal: Bool[Array, "B S"]
-    prior: Float[Array, "B S"]
-    visits: Int32[Array, "B S"]
-    q: Float[Array, "B S"]
-    value: Float[Array, "B"]
-    depth: Int32[Array, "B"]
-
-
-Rule: TypeAlias = Callable[[Edges], Float[Array, "B S"]]
-"""Scores the moves of a node; the highest score is searched next. See `best_slot` for ties."""
 
 
 @pytree
@@ -258,33 +240,6 @@ def edges_of(tree: Tree, node: Int32[Array, "B"], depth: Int32[Array, "B"]) -> E
         value=tree.value[rows, node],
         depth=depth,
     )
-
-
-def best_slot(
-    score: Float[Array, "B S"],
-    edges: Edges,
-    labels: Int16[Array, "B S"],
-    ranks: Int32[np.ndarray, "A"] | None = None,
-) -> Int32[Array, "B"]:
-    """The legal slot of the highest score; ties go to the higher prior, then to the lower rank.
-
-    `ranks` holds the rank of each label; None says that a label is its own rank.
-    """
-    score = jnp.where(edges.legal, score, -jnp.inf)
-    best = edges.legal & (score == score.max(axis=-1, keepdims=True))
-    likely = jnp.where(best, edges.prior, -1.0)
-    best &= likely == likely.max(axis=-1, keepdims=True)
-    rank = labels if ranks is None else jnp.asarray(ranks)[labels]
-    rank = jnp.where(best, rank, jnp.iinfo(rank.dtype).max)
-    best &= rank == rank.min(axis=-1, keepdims=True)
-    # One slot is left; an argmax over it would be a third slower on CPU.
-    return jnp.where(best, jnp.arange(best.shape[-1]), 0).max(axis=-1)
-
-
-def ranks_of(game: Game) -> Int32[np.ndarray, "A"] | None:
-    """The game's ranks, or None where each label is its own rank."""
-    ranks = game.ranks
-    return None if np.array_equal(ranks, np.arange(game.num_labels)) else ranks
 
 
 def expand(

@@ -5,10 +5,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import chess
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from azchess.games.chess import from_board, move_to_label
 from azchess.games.pgx_games import pgx_game
 from azchess.learning.iterate import Knobs, Setup
 from azchess.learning.learner import LearnConfig
@@ -22,6 +24,13 @@ from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
 
 WIN, DRAW, LOSS = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
+FOOLS_MATE = "f3 e5 g4 Qh4#"
+SCHOLARS_MATE = "e4 e5 Qh5 Nc6 Bc4 Nf6 Qxf7#"
+# Sam Loyd's shortest stalemate.
+STALEMATE = "e3 a5 Qh5 Ra6 Qxa5 h5 Qxc7 Rah6 h4 f6 Qxd7+ Kf7 Qxb7 Qd3 Qxb8 Qh7 Qxc8 Kg6 Qe6"
+REPETITION = "Nf3 Nf6 Ng1 Ng8 Nf3 Nf6 Ng1 Ng8"
+QUIET = "a3 a6 b3 b6 c3 c6 d3 d6 e3 e6 f3 f6 g3 g6 h3 h6 a4 a5 b4 b5"
+
 SCRIPT_KNOBS = SearchKnobs(temperature_plies=0.0)
 
 
@@ -84,6 +93,16 @@ def played(game, search, config, params, starts=None, knobs=SCRIPT_KNOBS, seed=0
 def remembered(plies, capacity):
     """A replay that has seen these plies and nothing else."""
     return add(empty_replay(plies, capacity), plies)
+
+
+def labels_of(text):
+    """The labels of a chess game in the usual notation; checks that the moves are legal."""
+    board, labels = chess.Board(), []
+    for san in text.split():
+        move = board.parse_san(san)
+        labels.append(move_to_label(from_board(board), move))
+        board.push(move)
+    return labels
 
 
 NETWORK = TransformerConfig(layers=1, width=8, heads=2, hidden=1, summary=1)

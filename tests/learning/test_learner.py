@@ -29,7 +29,9 @@ ADAM = LearnConfig(warmup=0)
 def batch():
     """Five samples whose policies and results are plain to see."""
     heaps = jnp.array([1, 2, 3, 5, 6], jnp.int32)
-    history = jax.vmap(lambda key: GAME.history(GAME.init(key)))(jax.random.split(jax.random.key(0), 5))
+    history = jax.vmap(lambda key: GAME.history(GAME.init(key)))(
+        jax.random.split(jax.random.key(0), 5)
+    )
     history = dataclasses.replace(history, stones=heaps[:, None])
     samples = Samples(
         history=history,

@@ -225,9 +225,7 @@ def test_augmented_tokens_and_moves_are_those_of_the_turned_position(endings):
     )
     plain = batch_of(samples, None)
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row], endings) for row in range(number)]
-    look = jax.jit(
-        lambda record: CHESS.tokens(CHESS.history(CHESS.position(record)))
-    )
+    look = jax.jit(lambda record: CHESS.tokens(CHESS.history(CHESS.position(record))))
     images = [[np.asarray(look(turned(row, s))) for s in range(8)] for row in rows]
     legal = np.asarray(plain.legal)
     seen = set()
@@ -241,7 +239,9 @@ def test_augmented_tokens_and_moves_are_those_of_the_turned_position(endings):
             expected = squares[np.asarray(plain.squares[row, :, :2])]
             there = legal[row]
             # A board that is its own image leaves open which symmetry it was.
-            options = [CHESS.symmetries.squares[s][np.asarray(plain.squares[row, :, :2])] for s in fits]
+            options = [
+                CHESS.symmetries.squares[s][np.asarray(plain.squares[row, :, :2])] for s in fits
+            ]
             assert any(
                 (np.asarray(batch.squares[row, :, :2])[there] == option[there]).all()
                 for option in [expected, *options]

@@ -1,39 +1,33 @@
 """Every ply of games written down by hand gets the result its own player had, in both colours."""
 
-import chess
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from azchess.games.chess import ChessGame, from_board, move_to_label
+from azchess.games.chess import ChessGame
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import subtraction
 from azchess.learning.replay import gather, sampleable
 from azchess.learning.selfplay import SelfPlayConfig
-from learning.scripted import DRAW, LOSS, WIN, Scripted, played, remembered, script
-
-FOOLS_MATE = "f3 e5 g4 Qh4#"
-SCHOLARS_MATE = "e4 e5 Qh5 Nc6 Bc4 Nf6 Qxf7#"
-# Sam Loyd's shortest stalemate.
-STALEMATE = (
-    "e3 a5 Qh5 Ra6 Qxa5 h5 Qxc7 Rah6 h4 f6 Qxd7+ Kf7 Qxb7 Qd3 Qxb8 Qh7 Qxc8 Kg6 Qe6"
+from learning.scripted import (
+    DRAW,
+    FOOLS_MATE,
+    LOSS,
+    QUIET,
+    REPETITION,
+    SCHOLARS_MATE,
+    STALEMATE,
+    WIN,
+    Scripted,
+    labels_of,
+    played,
+    remembered,
+    script,
 )
-REPETITION = "Nf3 Nf6 Ng1 Ng8 Nf3 Nf6 Ng1 Ng8"
-QUIET = "a3 a6 b3 b6 c3 c6 d3 d6 e3 e6 f3 f6 g3 g6 h3 h6 a4 a5 b4 b5"
 
 CUT_AT = 19
 UNDECIDED = [0.5, 0.25, 0.25]
-
-
-def labels_of(text):
-    """The labels of a chess game in the usual notation; checks that the moves are legal."""
-    board, labels = chess.Board(), []
-    for san in text.split():
-        move = board.parse_san(san)
-        labels.append(move_to_label(from_board(board), move))
-        board.push(move)
-    return labels
 
 
 def samples_of(plies, capacity=None):
@@ -128,9 +122,7 @@ def test_heap_targets_are_those_written_by_hand():
     search = Scripted(ply=lambda position: position.ply)
     params = script([[take - 1 for take in takes] for takes in HEAPS], 6)
     config = SelfPlayConfig(games=3, plies=4)
-    result, _, moves_left, able = samples_of(
-        played(subtraction(5, 3), search, config, params)[1]
-    )
+    result, _, moves_left, able = samples_of(played(subtraction(5, 3), search, config, params)[1])
     for lane, (takes, hand) in enumerate(HEAPS.items()):
         assert able[lane, : len(takes)].all()
         assert result[lane, : len(takes)].tolist() == hand

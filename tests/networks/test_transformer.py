@@ -111,7 +111,7 @@ def test_bfloat16_is_close_to_float32(network, seen):
     gap = np.abs(np.asarray(one.logits - other.logits))[legal]
     assert 0 < gap.mean() < 0.02 * np.asarray(one.logits)[legal].std()
     np.testing.assert_allclose(one.wdl, other.wdl, atol=0.02)
-    np.testing.assert_allclose(one.moves_left, other.moves_left, rtol=0.03)
+    np.testing.assert_allclose(one.moves_left, other.moves_left, rtol=0.1)
     assert other.logits.dtype == other.wdl.dtype == other.moves_left.dtype == jnp.float32
 
 

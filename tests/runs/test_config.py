@@ -54,7 +54,9 @@ def test_a_config_is_the_same_after_being_written_and_read(config, tmp_path):
     assert hash(config) == hash(run_config(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem
+)
 def test_every_preset_can_be_read_and_written(path):
     config = load_config(path)
     assert from_json(to_json(config)) == config

@@ -332,7 +332,10 @@ def test_weights_that_are_lost_stop_the_run_and_leave_a_good_checkpoint(rate, tm
         # The rate itself is a metric: it is seen in the first iteration.
         message, good = r"iteration 1: .*learn/learning_rate.* is not finite; no checkpoint", []
     else:
-        message, good = r"iteration \d: .*learn/\w+.* is not finite; the last good checkpoint is \d", None
+        message, good = (
+            r"iteration \d: .*learn/\w+.* is not finite; the last good checkpoint is \d",
+            None,
+        )
     with pytest.raises(TrainingError, match=message) as caught:
         train(config, tmp_path / "run", console=quiet())
     table = rows(tmp_path / "run")

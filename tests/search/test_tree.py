@@ -10,10 +10,11 @@ import pytest
 
 from azchess.games.toy import HashGame, hash_game, subtraction
 from azchess.networks.evaluator import Evaluation, prior
+from azchess.search.edges import Edges, best_slot
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.puct import Puct, puct_score
-from azchess.search.tree import Edges, best_slot, evaluate_node, grow, root_tree
+from azchess.search.tree import evaluate_node, grow, root_tree
 from search.reference import compiled, hashed_evaluator
 
 BATCH = 8

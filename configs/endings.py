@@ -1,0 +1,43 @@
+"""Does self-play master king and queen, and king and rook, against king, from any position?
+
+Command: azchess train configs/endings.py
+Hardware: two CPU cores, ENDINGS_TIME.
+Expect: ENDINGS_EXPECT
+"""
+
+from azchess.evaluation.suite import EndingSuite
+from azchess.games.chess import ChessGame
+from azchess.learning.iterate import Knobs
+from azchess.learning.learner import LearnConfig
+from azchess.learning.losses import LearnKnobs
+from azchess.learning.selfplay import SelfPlayConfig
+from azchess.networks.transformer import TransformerConfig
+from azchess.runs.config import RunConfig
+from azchess.runs.starts import EndingStarts
+from azchess.search.gumbel import Gumbel
+from azchess.search.knobs import SearchKnobs
+from azchess.search.puct import Puct
+
+CONFIG = RunConfig(
+    game=ChessGame(num_slots=40, memory=64),
+    network=TransformerConfig(layers=2, width=48, heads=2),
+    search=Gumbel(simulations=24, considered=16),
+    selfplay=SelfPlayConfig(games=128, plies=8, max_plies=32),
+    learn=LearnConfig(batch=384, updates=16, warmup=100, decay=16_000),
+    knobs=Knobs(
+        search=SearchKnobs(discount=0.97, temperature_plies=0.0),
+        learn=LearnKnobs(learning_rate=5e-3, moves_left_weight=1.0, search_share=0.2),
+    ),
+    # Every position of both endings, nearest mates first and drawn ones last: the share in use
+    # grows to all of them over the first part of the run.
+    starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn=True),
+    first_reach=0.02,
+    reach_iterations=600,
+    capacity=512,
+    iterations=1000,
+    checkpoint_every=100,
+    evaluation=(
+        EndingSuite(material="KQvK", max_plies=100, search=Puct(simulations=32)),
+        EndingSuite(material="KRvK", max_plies=100, positions=250, search=Puct(simulations=32)),
+    ),
+)
