@@ -100,6 +100,8 @@ def main(arguments: list[str] | None = None) -> None:
         if os.environ.get("AZCHESS_TRACEBACK"):
             raise
         raise SystemExit(f"azchess {words[0]}: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 def use_compilation_cache() -> None:

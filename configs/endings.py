@@ -20,21 +20,21 @@ from azchess.search.puct import Puct
 
 CONFIG = RunConfig(
     game=ChessGame(num_slots=40, memory=64),
-    network=TransformerConfig(layers=2, width=48, heads=2),
-    search=Gumbel(simulations=24, considered=16),
-    selfplay=SelfPlayConfig(games=128, plies=8, max_plies=32),
-    learn=LearnConfig(batch=384, updates=16, warmup=100, decay=16_000),
+    network=TransformerConfig(layers=2, width=48, heads=1),
+    search=Gumbel(simulations=24, considered=24),
+    selfplay=SelfPlayConfig(games=96, plies=8, max_plies=32),
+    learn=LearnConfig(batch=256, updates=16, warmup=100, decay=11_200),
     knobs=Knobs(
         search=SearchKnobs(discount=0.97, temperature_plies=0.0),
-        learn=LearnKnobs(learning_rate=5e-3, moves_left_weight=1.0, search_share=0.2),
+        learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
-    # Every position of both endings, nearest mates first and drawn ones last: the share in use
-    # grows to all of them over the first part of the run.
+    # Every position of both endings; the share in use, nearest mates first, grows to all of them
+    # over the first half of the run.
     starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn=True),
     first_reach=0.02,
-    reach_iterations=600,
+    reach_iterations=350,
     capacity=512,
-    iterations=1000,
+    iterations=700,
     checkpoint_every=100,
     evaluation=(
         EndingSuite(material="KQvK", max_plies=100, search=Puct(simulations=32)),

@@ -15,17 +15,19 @@ from azchess.search.puct import Puct
 
 CONFIG = RunConfig(
     game=ChessGame(num_slots=40, memory=32),
-    network=TransformerConfig(layers=2, width=32, heads=2),
-    search=Gumbel(simulations=16, considered=8),
-    selfplay=SelfPlayConfig(games=128, plies=8, max_plies=24, cut_is_draw=True),
-    learn=LearnConfig(batch=512, updates=8, warmup=50, augment=True),
+    network=TransformerConfig(layers=2, width=32, heads=1),
+    search=Gumbel(simulations=32, considered=32),
+    selfplay=SelfPlayConfig(games=64, plies=8, max_plies=10),
+    learn=LearnConfig(batch=256, updates=12, warmup=50, decay=1800),
     knobs=Knobs(
         search=SearchKnobs(discount=0.95, temperature_plies=0.0),
-        learn=LearnKnobs(learning_rate=2e-3, moves_left_weight=1.0),
+        learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
     starts=EndingStarts(materials=("KQvK",), longest=5),
+    first_reach=0.15,
+    reach_iterations=80,
     capacity=256,
-    iterations=100,
+    iterations=150,
     checkpoint_every=50,
     evaluation=(
         EndingSuite(

@@ -75,7 +75,7 @@ def measure(suite: EndingSuite, game: Game, network: Any, knobs: SearchKnobs) ->
     `search/excess_plies` and `policy/excess_plies` (plies beyond the shortest mate, where mated),
     `value/...` and `policy/...` of the judgement; see `judgement`.
     """
-    knobs = dataclasses.replace(knobs.greedy())
+    knobs = knobs.greedy()
     result = {}
     for name, search in (("search", suite.search), ("policy", NoSearch())):
         mated, plies, dtm = played(suite, game, network, search, knobs)

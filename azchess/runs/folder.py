@@ -31,8 +31,9 @@ class Loaded(NamedTuple):
 
 def write_config(run_dir: pathlib.Path, config: RunConfig) -> None:
     """Writes config.json, from which alone the run can be started again."""
+    value = to_json(config)
     run_dir.mkdir(parents=True, exist_ok=True)
-    write_json(run_dir / CONFIG, to_json(config))
+    write_json(run_dir / CONFIG, value)
 
 
 def run_config(run_dir: str | pathlib.Path) -> RunConfig:

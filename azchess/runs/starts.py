@@ -7,6 +7,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Int16
 
 from azchess.evaluation.endings import ending_records
 from azchess.evaluation.oracles import DRAWN, tablebase
@@ -50,8 +51,8 @@ class FenStarts:
 class EndingStarts:
     """Chess games begin at a position of king and piece against king that is not yet mate.
 
-    The pool is sorted by distance to mate, nearest first and drawn positions last, so that
-    `reach` is a curriculum.
+    The pool is sorted by distance to mate, nearest first, so that `reach` is a curriculum; drawn
+    positions are spread evenly over it.
     """
 
     materials: tuple[str, ...] = ("KQvK",)
@@ -61,27 +62,40 @@ class EndingStarts:
     either_side: bool = False
     """Whether the bare king may be to move; otherwise always the strong side."""
     drawn: bool = False
-    """Whether positions that are drawn (the piece falls) are in the pool."""
+    """Whether positions in which the bare king may take the piece are in the pool."""
 
     def pool(self, game: Game) -> Starts:
         """All positions that fit, as records."""
         require_chess(game, self)
+        random = np.random.default_rng(0)
         records, order = [], []
-        for material in self.materials:
+
+        def add(material: str, strong_to_move: bool, shortest: int, longest: int) -> None:
             table = tablebase(material)
-            pools = [(*table.positions(True, 1, self.longest), True)]
+            squares, plies = table.positions(strong_to_move, shortest, longest)
+            if longest == DRAWN:
+                squares = squares[takes_the_piece(squares)]
+                plies = random.choice(np.concatenate(order), len(squares))
+            order.append(plies)
+            side = np.full(len(squares), strong_to_move)
+            records.append(ending_records(table, squares, side))
+
+        for material in self.materials:
+            add(material, True, 1, self.longest)
             if self.either_side:
-                pools.append((*table.positions(False, 1, self.longest), False))
+                add(material, False, 1, self.longest)
             if self.either_side and self.drawn:
-                pools.append((*table.positions(False, DRAWN, DRAWN), False))
-            squares = np.concatenate([place for place, _, _ in pools])
-            plies = np.concatenate([plies for _, plies, _ in pools])
-            strong = np.concatenate([np.full(len(plies), side) for _, plies, side in pools])
-            order.append(np.where(plies < 0, 127, plies))
-            records.append(ending_records(table, squares, strong))
+                add(material, False, DRAWN, DRAWN)
         nearest = np.argsort(np.concatenate(order), kind="stable")
         pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
         return Starts(records=pool)
+
+
+def takes_the_piece(squares: Int16[np.ndarray, "M 3"]) -> Bool[np.ndarray, "M"]:
+    """Where the bare king stands next to the piece and the strong king does not guard it."""
+    strong, piece, bare = (np.stack([place // 8, place % 8]) for place in squares.T)
+    near, guarded = (np.abs(piece - king).max(axis=0) <= 1 for king in (bare, strong))
+    return near & ~guarded
 
 
 StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts

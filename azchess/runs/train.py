@@ -50,7 +50,7 @@ def train(
     """Trains from the start, writing configuration, metrics and checkpoints into a new folder.
 
     Raises ValueError where the folder already holds a run or a number does not fit, and
-    `TrainingError` where a metric is no longer finite.
+    `TrainingError` where a metric is no longer finite or `game.num_slots` is too small.
     """
     options = options or Options()
     run_dir = pathlib.Path(run_dir)
@@ -153,7 +153,9 @@ def _train(
         folder.checkpoints(run_dir, config) as saved,
         Recorder(run_dir, sinks) as recorder,
         Interrupt() as interrupt,
+        contextlib.ExitStack() as stack,
     ):
+        stack.callback(line.stop)  # an error, too, gives the screen back
         recorder.truncate_after(first)
         for iteration in range(first + 1, config.iterations + 1):
             began = time.perf_counter()
@@ -168,7 +170,7 @@ def _train(
             if iteration == first + 1:
                 row["time/compile_seconds"] = compile_seconds
             line.update(recorder.log(iteration, row))
-            check_finite(saved, iteration, row)
+            check_row(saved, iteration, row)
             last = iteration == config.iterations or interrupt.asked
             if last or iteration % config.checkpoint_every == 0:
                 folder.save(saved, config, run)
@@ -189,14 +191,17 @@ def compile_step(setup: Setup, run: Run, knobs: Knobs, starts: Starts) -> tuple[
     return time.perf_counter() - began, compiled
 
 
-def check_finite(saved: Checkpoints, iteration: int, row: dict[str, float]) -> None:
-    """Raises `TrainingError` where a metric is NaN or infinite."""
+def check_row(saved: Checkpoints, iteration: int, row: dict[str, float]) -> None:
+    """Raises `TrainingError` where a metric is not finite or a position had too many moves."""
     bad = [name for name, value in row.items() if not math.isfinite(value)]
-    if bad:
+    problems = [f"{', '.join(bad)} is not finite"] if bad else []
+    if overflows := row["selfplay/slot_overflows"]:
+        problems.append(f"{overflows:.0f} positions had more legal moves than game.num_slots")
+    if problems:
         saved.wait()
         good = saved.latest()
         kept = "no checkpoint was saved" if good is None else f"the last good checkpoint is {good}"
-        raise TrainingError(f"iteration {iteration}: {', '.join(bad)} is not finite; {kept}")
+        raise TrainingError(f"iteration {iteration}: {'; '.join(problems)}; {kept}")
 
 
 def trace(wanted: bool, run_dir: pathlib.Path) -> Any:

@@ -1,4 +1,4 @@
-"""Games of pgx keep pgx's rules, say who won as the players see it, and offer no move at the end."""
+"""Games of pgx keep its rules, say who won as the players see it, and offer no move at the end."""
 
 import functools
 
@@ -46,7 +46,7 @@ def test_random_games_are_those_of_the_environment(name):
     assert set(first) == {0, 1}
     game, outcomes = pgx_game(name), set()
     alive = np.ones(len(keys), bool)
-    for ply in range(400):
+    for _ in range(400):
         state = jax.device_get(state)
         moves, status, mover, tokens = jax.device_get(look(position))
         assert (mover == (state.current_player != first)).all()
@@ -81,7 +81,7 @@ def test_random_games_are_those_of_the_environment(name):
         ]
         action = jnp.asarray(chosen, jnp.int32)
         state, position = step(state, action), our_step(position, action)
-    assert not alive.any(), ply
+    assert not alive.any()
     if name != "gardner_chess":
         assert {1, -1} <= outcomes
     assert game.name == name

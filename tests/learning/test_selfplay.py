@@ -249,7 +249,8 @@ for search in (Gumbel(simulations=2, considered=2), Puct(simulations=2)):
         run = new_run(setup, network, Starts(), jax.random.key(1))
         if place is not None:
             alone = jax.jit(self_play, static_argnums=0)
-            text = alone.lower(setup, run.learner.player, run.games, knobs, Starts()).compile().as_text()
+            player = run.learner.player
+            text = alone.lower(setup, player, run.games, knobs, Starts()).compile().as_text()
             moved = re.findall(
                 r"all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter", text
             )
@@ -274,7 +275,7 @@ for search in (Gumbel(simulations=2, considered=2), Puct(simulations=2)):
         for name in one:
             # Each device goes down its own trees, as deep as the deepest of them.
             if name != "selfplay/lockstep_depth":
-                np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-5, err_msg=name)
+                np.testing.assert_allclose(one[name], other[name], 1e-5, 1e-5, err_msg=name)
 print("same games")
 """
 

@@ -31,7 +31,7 @@ UNDECIDED = [0.5, 0.25, 0.25]
 
 
 def samples_of(plies, capacity=None):
-    """Per lane and ply of a trajectory that starts from nothing: its sample, and whether it is one."""
+    """Result, search and plies left per lane and ply of fresh games, and what may be sampled."""
     capacity = capacity or plies.ply.shape[0]
     replay = remembered(plies, capacity)
     lane, column = map(jnp.ravel, jnp.indices(replay.game.shape))

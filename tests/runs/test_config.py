@@ -160,7 +160,7 @@ def test_what_is_wrong_inside_a_config_file_is_said(path, new, message, tmp_path
 def test_a_missing_field_is_said():
     value = to_json(CONFIGS["connect four"])
     del value["game"]["board"]
-    with pytest.raises(ValueError, match="PgxGame cannot be made.*board"):
+    with pytest.raises(ValueError, match=r"PgxGame cannot be made.*board"):
         from_json(value)
 
 
