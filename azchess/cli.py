@@ -139,9 +139,9 @@ def train(words: list[str]) -> None:
     options = Options(init_from=chosen.init_from, profile=chosen.profile, devices=chosen.devices)
     console = Console()
     console.print(f"run: {chosen.run_dir}")
-    train(chosen.config, chosen.run_dir, options, sinks=tuple(sinks), console=console)
+    run = train(chosen.config, chosen.run_dir, options, sinks=tuple(sinks), console=console)
     if chosen.evaluate:
-        _finish(chosen.run_dir, console)
+        _finish(run, chosen.run_dir, console)
 
 
 def next_run_dir(config: pathlib.Path) -> pathlib.Path:
@@ -174,9 +174,9 @@ def resume(words: list[str]) -> None:
             evaluate: Measure the network and write the report at the end.
         """
         console = Console()
-        resume(run, Options(devices=devices), iterations=iterations, console=console)
+        state = resume(run, Options(devices=devices), iterations=iterations, console=console)
         if evaluate:
-            _finish(run, console)
+            _finish(state, run, console)
 
     _parse(arguments, words, "azchess resume")
 
@@ -259,11 +259,15 @@ def _parse(what: Any, words: list[str], program: str, default: Any = None) -> An
     return tyro.cli(what, args=words, prog=program, registry=REGISTRY, config=conf, **extra)
 
 
-def _finish(run_dir: str, console: Console) -> None:
+def _finish(run: Any, run_dir: str, console: Console) -> None:
+    """Measures and reports a run that has reached its last iteration, not one that was stopped."""
     from azchess.runs.evaluate import evaluate
     from azchess.runs.folder import run_config
     from azchess.runs.report import report
 
-    if run_config(run_dir).evaluation:
+    config = run_config(run_dir)
+    if int(run.iteration) < config.iterations:
+        return
+    if config.evaluation:
         evaluate(run_dir, console=console)
     report(run_dir, console)
