@@ -47,6 +47,23 @@ class EndingSuite:
         for name in ("positions", "max_plies", "judged", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"evaluation.{name} = {getattr(self, name)}: must be at least 1")
+        self._check_starts()
+
+    def _check_starts(self) -> None:
+        known = tablebase(self.material).positions(True)[1]
+        for distance in self.distances or ():
+            if distance not in known:
+                raise ValueError(
+                    f"evaluation.distances = {self.distances}: {self.material} has no mate in "
+                    f"{distance} plies; there are odd numbers from 1 to {known.max()}"
+                )
+        share = -(-self.positions // len(self.distances or (1,)))
+        sizes = [(known == d).sum() for d in self.distances or ()] or [len(known)]
+        if share > min(sizes):
+            raise ValueError(
+                f"evaluation.positions = {self.positions}: there are not so many; at most "
+                f"{min(sizes) * len(sizes)} fit"
+            )
 
 
 def won_starts(suite: EndingSuite) -> tuple[Int[np.ndarray, "M 3"], Int[np.ndarray, "M"]]:

@@ -106,6 +106,17 @@ def test_the_same_run_twice_is_the_same_run(setup, starts):
     jax.tree.map(np.testing.assert_array_equal, *ends)
 
 
+def test_another_iteration_draws_other_samples_of_the_same_games(setup, starts, run):
+    for _ in range(3):
+        run, _ = iterate(setup, run, knob_arrays(), starts)
+    later = jax.tree.map(jnp.copy, dataclasses.replace(run, iteration=run.iteration + 5))
+    one, other = (iterate(setup, state, knob_arrays(), starts)[0] for state in (run, later))
+    np.testing.assert_array_equal(one.replay.policy, other.replay.policy)
+    assert int(one.learner.step) == int(other.learner.step) > 0
+    weights = zip(*map(jax.tree.leaves, (one.learner.network, other.learner.network)), strict=True)
+    assert any((a != b).any() for a, b in weights)
+
+
 @pytest.mark.slow
 def test_an_iteration_is_the_same_without_jit_and_makes_no_nan_on_the_way():
     sizes = {"games": 2, "plies": 2, "capacity": 2, "batch": 2, "updates": 1}

@@ -1,0 +1,40 @@
+"""The presets are sound, and full chess trains."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from azchess.runs.config import load_config
+from azchess.runs.memory import size_of, tree_bytes
+from azchess.runs.record import read_rows
+from azchess.runs.train import train
+from shared_data import ROOT
+
+PRESETS = sorted((ROOT / "configs").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_a_preset_loads_and_says_what_it_asks(path):
+    config = load_config(path)
+    assert config.setup()
+    assert "?" in path.read_text(encoding="utf-8").split("\n")[0]
+
+
+def test_the_accelerator_preset_is_sized_as_promised():
+    config = load_config(ROOT / "configs" / "chess_accelerator.py")
+    assert config.game.num_boards == 8
+    assert config.network.layers >= 8
+    assert config.network.width >= 256
+    position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
+    assert position <= 1200
+    assert tree_bytes(config) < 4 * 2**30
+
+
+@pytest.mark.slow
+def test_full_chess_trains_two_iterations(tmp_path):
+    config = dataclasses.replace(load_config(ROOT / "configs" / "chess.py"), iterations=2)
+    train(config, tmp_path / "run")
+    rows = read_rows(tmp_path / "run")
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert rows[-1]["selfplay/slot_overflows"] == 0
