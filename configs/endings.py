@@ -21,18 +21,18 @@ from azchess.search.puct import Puct
 CONFIG = RunConfig(
     game=ChessGame(num_slots=40, memory=64),
     network=TransformerConfig(layers=2, width=48, heads=1),
-    search=Gumbel(simulations=24, considered=24),
-    selfplay=SelfPlayConfig(games=96, plies=8, max_plies=32),
+    search=Gumbel(simulations=32, considered=32),
+    selfplay=SelfPlayConfig(games=64, plies=8, max_plies=12),
     learn=LearnConfig(batch=256, updates=16, warmup=100, decay=11_200),
     knobs=Knobs(
-        search=SearchKnobs(discount=0.97, temperature_plies=0.0),
+        search=SearchKnobs(discount=0.96, temperature_plies=0.0),
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
     # Every position of both endings; the share in use, nearest mates first, grows to all of them
-    # over the first half of the run.
+    # over the first half of the run. Games are cut early: their end is the search's judgement.
     starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn=True),
-    first_reach=0.02,
-    reach_iterations=350,
+    first_reach=0.01,
+    reach_iterations=400,
     capacity=512,
     iterations=700,
     checkpoint_every=100,

@@ -30,7 +30,7 @@ class Replay:
     ply: Int32[Array, "B C"]
     ended: Int32[Array, "B C"]
     result: Float16[Array, "B C 3"]
-    length: Int32[Array, "B C"]
+    length: Float[Array, "B C"]
     head: Int32[Array, ""]
     filled: Int32[Array, ""]
 
@@ -79,7 +79,7 @@ def empty_replay(plies: Ply, capacity: int) -> Replay:
         ply=integers,
         ended=integers - 1,
         result=jnp.zeros((batch, capacity, 3), jnp.float16),
-        length=integers,
+        length=jnp.zeros((batch, capacity), jnp.float32),
         head=jnp.zeros((), jnp.int32),
         filled=jnp.zeros((), jnp.int32),
     )
@@ -111,7 +111,7 @@ def add(replay: Replay, plies: Ply) -> Replay:
         ply=write(replay.ply, plies.ply),
         ended=note(replay.ended, plies.game),
         result=note(replay.result, plies.result),
-        length=note(replay.length, plies.ply + 1),
+        length=note(replay.length, plies.length),
         head=(replay.head + length) % capacity,
         filled=jnp.minimum(replay.filled + length, capacity),
     )
@@ -167,6 +167,6 @@ def gather(
         policy=replay.policy[lane, column].astype(jnp.float32),
         result=as_seen_by_first(replay.result[lane, table].astype(jnp.float32), mover),
         wdl=replay.wdl[lane, column].astype(jnp.float32),
-        moves_left=(replay.length[lane, table] - ply).astype(jnp.float32),
+        moves_left=replay.length[lane, table] - ply,
         weight=jnp.broadcast_to(weight, lane.shape),
     )

@@ -67,8 +67,9 @@ class Ply:
     """One ply of one game, as self-play hands it to replay.
 
     `policy` `[S]` and `wdl` are the search's, for the `mover`. Where the game `ended` with this
-    ply, `result` is its win, draw and loss as seat 0 sees it, and `cut` tells a game that was not
-    finished by the rules. `played` is the slot of the move made, `decision` all the search said.
+    ply, `result` is its win, draw and loss as seat 0 sees it and `length` its plies; `cut` tells a
+    game that was not finished by the rules, whose length is what the network expects. `played` is
+    the slot of the move made, `decision` all the search said.
     """
 
     record: Record
@@ -81,6 +82,7 @@ class Ply:
     ended: Bool[Array, "*b"]
     cut: Bool[Array, "*b"]
     result: Float[Array, "*b 3"]
+    length: Float[Array, "*b"]
     moves: Int32[Array, "*b"]
     decision: Decision
 
@@ -191,6 +193,7 @@ def observe(
         ended=ended,
         cut=cut,
         result=jnp.where(cut[:, None], guess, exact),
+        length=before.ply + jnp.where(cut, jnp.maximum(decision.moves_left, 1.0), 1.0),
         moves=moves.count,
         decision=decision,
     )

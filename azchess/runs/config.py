@@ -39,7 +39,7 @@ class RunConfig:
     first_reach: float = 1.0
     """Share of the pool of starts (nearest first) in use at iteration 0: a curriculum."""
     reach_iterations: int = 0
-    """Iterations over which that share grows to all of the pool."""
+    """Iterations over which that share grows to all of the pool, by an equal factor each."""
     capacity: int = 512
     """Replay: plies kept per lane (AlphaZero: about a million games in all)."""
     iterations: int = 100
@@ -82,8 +82,8 @@ class RunConfig:
         """Share of the pool of starts in use at an iteration."""
         if self.reach_iterations == 0:
             return 1.0
-        done = min(1.0, iteration / self.reach_iterations)
-        return self.first_reach + (1.0 - self.first_reach) * done
+        left = max(0.0, 1.0 - iteration / self.reach_iterations)
+        return self.first_reach**left
 
 
 def load_config(path: str | pathlib.Path) -> RunConfig:

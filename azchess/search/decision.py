@@ -15,8 +15,9 @@ class Decision:
     Per root move: `labels` (-1 padded), `visits`, `q` (0 where unvisited), the `prior` searched
     with (root noise included) and the network's own `network_prior`. `value` `[B]`: the search's
     value of the position, discounted per ply; `wdl` `[B, 3]`: mean win, draw and loss over all
-    evaluations. `depth` `[B]`: length of the longest line; `lockstep` `[B]`: steps down per
-    simulation that the slowest game of the batch dictated, the same for all of them.
+    evaluations; `moves_left` `[B]`: the network's plies to the end, unsearched. `depth` `[B]`:
+    length of the longest line; `lockstep` `[B]`: steps down per simulation that the slowest game of
+    the batch dictated, the same for all of them.
     """
 
     slot: Int32[Array, "*b"]
@@ -28,6 +29,7 @@ class Decision:
     network_prior: Float[Array, "*b S"]
     value: Float[Array, "*b"]
     wdl: Float[Array, "*b 3"]
+    moves_left: Float[Array, "*b"]
     depth: Int32[Array, "*b"]
     lockstep: Float[Array, "*b"]
 
@@ -43,6 +45,7 @@ def decide(
     slot: Int32[Array, "B"],
     policy: Float[Array, "B S"],
     network_prior: Float[Array, "B S"],
+    moves_left: Float[Array, "B"],
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from."""
     visits, total = tree.visits[:, ROOT], tree.total[:, ROOT]
@@ -58,6 +61,7 @@ def decide(
         network_prior=network_prior,
         value=(tree.value[:, ROOT] + total.sum(axis=-1)) / count,
         wdl=tree.wdl / count[:, None],
+        moves_left=moves_left,
         depth=tree.depth,
         lockstep=jnp.full(slot.shape, tree.lockstep / max(simulations, 1), jnp.float32),
     )

@@ -92,7 +92,8 @@ class Gumbel:
         edges = edges_of(tree, root, root)
         score = root_score(edges, wanted=edges.visits.max(axis=-1))
         slot = best_slot(score, edges, node.moves.labels, ranks_of(game))
-        return decide(tree, slot, improved_policy(edges, scale(edges)), plain)
+        policy = improved_policy(edges, scale(edges))
+        return decide(tree, slot, policy, plain, node.evaluation.moves_left)
 
     def scaled_q(self, edges: Edges, *, knobs: SearchKnobs) -> Float[Array, "B S"]:
         """sigma(completed Q), in units of logits."""

@@ -43,6 +43,7 @@ class NoSearch:
             network_prior=chances,
             value=node_value(node, per_game(knobs, keys.shape[0]).discount),
             wdl=node_wdl(node),
+            moves_left=node.evaluation.moves_left,
             depth=none,
             lockstep=none.astype(jnp.float32),
         )

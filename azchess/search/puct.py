@@ -79,7 +79,7 @@ class Puct:
         visits = edges.visits.astype(jnp.float32)
         slot = best_slot(visits, edges, node.moves.labels, ranks_of(game))
         policy = visits / visits.sum(axis=-1, keepdims=True)
-        return decide(tree, slot, policy, plain)
+        return decide(tree, slot, policy, plain, node.evaluation.moves_left)
 
 
 def puct_score(edges: Edges, *, knobs: SearchKnobs) -> Float[Array, "B S"]:

@@ -64,6 +64,7 @@ class Scripted:
             wdl=params["wdl"][rows, ply],
             depth=zeros,
             lockstep=zeros.astype(jnp.float32),
+            moves_left=zeros.astype(jnp.float32),
         )
 
 

@@ -88,6 +88,7 @@ def rows(lanes, length):
         wdl=jnp.zeros((*shape, 3)),
         depth=zeros,
         lockstep=zeros.astype(jnp.float32),
+        moves_left=zeros.astype(jnp.float32),
     )
     return Ply(
         record={"name": names, "board": jnp.stack([names, 2 * names], axis=-1)},
@@ -101,6 +102,7 @@ def rows(lanes, length):
         cut=zeros.astype(bool),
         # What stands in the rows of games that go on must not matter.
         result=numbers(lambda _, result: result or [9, 9, 9], jnp.float32),
+        length=numbers(lambda entry, _: entry.ply + 1, jnp.float32),
         moves=zeros,
         decision=decision,
     )

@@ -177,9 +177,10 @@ def test_what_json_cannot_hold_is_refused(config):
         to_json(config)
 
 
-def test_reach_grows_linearly_and_stays():
-    config = dataclasses.replace(RunConfig(), first_reach=0.2, reach_iterations=4)
-    assert [config.reach(i) for i in (0, 1, 2, 4, 9)] == pytest.approx([0.2, 0.4, 0.6, 1.0, 1.0])
+def test_reach_grows_by_equal_factors_and_stays():
+    config = dataclasses.replace(RunConfig(), first_reach=1 / 16, reach_iterations=4)
+    expected = [1 / 16, 1 / 8, 1 / 4, 1.0, 1.0]
+    assert [config.reach(i) for i in (0, 1, 2, 4, 9)] == pytest.approx(expected)
     assert RunConfig().reach(0) == 1.0
 
 
