@@ -23,7 +23,7 @@ CONFIG = RunConfig(
     network=TransformerConfig(layers=2, width=48, heads=1),
     search=Gumbel(simulations=32, considered=32),
     selfplay=SelfPlayConfig(games=64, plies=8, max_plies=12),
-    learn=LearnConfig(batch=256, updates=16, warmup=100, decay=11_200),
+    learn=LearnConfig(batch=256, updates=12, warmup=100, decay=7_200),
     knobs=Knobs(
         search=SearchKnobs(discount=0.96, temperature_plies=0.0),
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
@@ -32,9 +32,9 @@ CONFIG = RunConfig(
     # over the first half of the run. Games are cut early: their end is the search's judgement.
     starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn=True),
     first_reach=0.01,
-    reach_iterations=400,
+    reach_iterations=250,
     capacity=512,
-    iterations=700,
+    iterations=600,
     checkpoint_every=100,
     evaluation=(
         EndingSuite(material="KQvK", max_plies=100, search=Puct(simulations=32)),
