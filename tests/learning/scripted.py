@@ -39,10 +39,11 @@ class Scripted:
     """Plays the script that it is given as params: `labels` `[B, P]` and `wdl` `[B, P, 3]`.
 
     `ply` reads off a position how many moves its game has seen. Where the script names a move that
-    is not legal, the first legal move is played.
+    is not legal, the first legal move is played. `moves_left` is the number of plies that it expects.
     """
 
     ply: Callable[[Any], jax.Array]
+    moves_left: float = 0.0
 
     def __call__(self, game, evaluate, params, keys, positions, knobs):
         del evaluate, knobs
@@ -64,7 +65,7 @@ class Scripted:
             wdl=params["wdl"][rows, ply],
             depth=zeros,
             lockstep=zeros.astype(jnp.float32),
-            moves_left=zeros.astype(jnp.float32),
+            moves_left=jnp.full(keys.shape, self.moves_left),
         )
 
 

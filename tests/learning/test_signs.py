@@ -150,6 +150,14 @@ def test_a_cut_game_has_the_result_that_the_last_search_saw_or_is_drawn(max_plie
         assert able[0, ply]
 
 
+def test_a_cut_game_goes_on_for_as_long_as_the_network_expects():
+    config = SelfPlayConfig(games=1, plies=8, max_plies=3)
+    search = Scripted(ply=lambda position: position.ply, moves_left=6.5)
+    plies = played(subtraction(30, 1), search, config, script([[0] * 8], 8))[1]
+    moves_left = samples_of(plies)[2]
+    assert moves_left[0, :3].tolist() == [8.5, 7.5, 6.5]
+
+
 def test_a_game_that_ends_on_the_last_ply_allowed_is_over_by_the_rules_and_not_cut():
     search = Scripted(ply=lambda position: position.ply)
     config = SelfPlayConfig(games=1, plies=4, max_plies=2)
