@@ -39,7 +39,7 @@ class Scripted:
     """Plays the script that it is given as params: `labels` `[B, P]` and `wdl` `[B, P, 3]`.
 
     `ply` reads off a position how many moves its game has seen. Where the script names a move that
-    is not legal, the first legal move is played. `moves_left` is the number of plies that it expects.
+    is not legal, the first legal move is played. It expects `moves_left` plies more.
     """
 
     ply: Callable[[Any], jax.Array]
