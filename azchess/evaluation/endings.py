@@ -175,14 +175,16 @@ class Judged:
     """A network's bare judgement of positions `[B]` beside the table's.
 
     `wdl` is the network's for the mover, `dtm` the table's plies to mate (-1: drawn),
-    `strong_to_move` says who moves, `optimal` whether the likeliest move is a best one,
-    `optimal_share` the prior on all best moves; both only mean something for the strong side.
+    `strong_to_move` says who moves, `moves` how many legal moves there are, `optimal` whether the
+    likeliest move is a best one, `optimal_share` the prior on all best moves; the last two only
+    mean something for the strong side.
     """
 
     wdl: Float[Array, "*b 3"]
     moves_left: Float[Array, "*b"]
     dtm: Int8[Array, "*b"]
     strong_to_move: Bool[Array, "*b"]
+    moves: Int32[Array, "*b"]
     optimal: Bool[Array, "*b"]
     optimal_share: Float[Array, "*b"]
 
@@ -205,6 +207,7 @@ def judge(
         moves_left=evaluation.moves_left,
         dtm=dtm,
         strong_to_move=jax.vmap(lambda record: locate(record).strong_to_move)(records),
+        moves=moves.count,
         optimal=jnp.take_along_axis(best, likeliest, axis=1)[:, 0],
         optimal_share=(best * chances).sum(axis=-1),
     )

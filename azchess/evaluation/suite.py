@@ -51,18 +51,21 @@ class EndingSuite:
 
     def _check_starts(self) -> None:
         known = tablebase(self.material).positions(True)[1]
-        for distance in self.distances or ():
-            if distance not in known:
-                raise ValueError(
-                    f"evaluation.distances = {self.distances}: {self.material} has no mate in "
-                    f"{distance} plies; there are odd numbers from 1 to {known.max()}"
-                )
-        share = -(-self.positions // len(self.distances or (1,)))
-        sizes = [(known == d).sum() for d in self.distances or ()] or [len(known)]
-        if share > min(sizes):
+        if not len(known):
+            raise ValueError(f"evaluation.material = {self.material}: nobody wins it")
+        if self.distances is None:
+            sizes = [len(known)]
+        else:
+            sizes = [int((known == distance).sum()) for distance in self.distances]
+        if not sizes or not all(sizes):
             raise ValueError(
-                f"evaluation.positions = {self.positions}: there are not so many; at most "
-                f"{min(sizes) * len(sizes)} fit"
+                f"evaluation.distances = {self.distances}: must be odd numbers from 1 to "
+                f"{known.max()} for {self.material}, or None"
+            )
+        least, most = len(sizes), min(sizes) * len(sizes)
+        if not least <= self.positions <= most:
+            raise ValueError(
+                f"evaluation.positions = {self.positions}: must be between {least} and {most}"
             )
 
 
@@ -93,6 +96,8 @@ def measure(suite: EndingSuite, game: Game, network: Any, knobs: SearchKnobs) ->
     `value/...` and `policy/...` of the judgement; see `judgement`.
     """
     knobs = knobs.greedy()
+    # First, because it finds a game with too few slots.
+    judged = judgement(suite, game, network)
     result = {}
     for name, search in (("search", suite.search), ("policy", NoSearch())):
         mated, plies, dtm = played(suite, game, network, search, knobs)
@@ -102,7 +107,7 @@ def measure(suite: EndingSuite, game: Game, network: Any, knobs: SearchKnobs) ->
         result[f"{name}/excess_plies"] = float(excess.mean()) if mated.any() else float("nan")
         for distance in suite.distances or ():
             result[f"{name}/mated_in_{distance}"] = float(mated[dtm == distance].mean())
-    return result | judgement(suite, game, network)
+    return result | judged
 
 
 def played(
@@ -155,6 +160,11 @@ def judgement(suite: EndingSuite, game: Game, network: Any) -> dict[str, float]:
         seen = judge(game, network, device_table, rows, plies[index])
         parts.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], seen))
     seen = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    if seen.moves.max() > game.num_slots:
+        raise ValueError(
+            f"game.num_slots = {game.num_slots}: {suite.material} has positions of "
+            f"{seen.moves.max()} moves"
+        )
     truth = np.where(dtm == DRAWN, 1, np.where(strong, 0, 2))
     right = seen.wdl.argmax(axis=1) == truth
     classes = {"strong": strong, "lost": ~strong & (dtm != DRAWN), "drawn": dtm == DRAWN}

@@ -51,7 +51,7 @@ class Setup:
     def __post_init__(self) -> None:
         if self.capacity < 1 or self.capacity % self.selfplay.plies:
             raise ValueError(
-                f"replay.capacity = {self.capacity}: must be a multiple of "
+                f"capacity = {self.capacity}: must be a multiple of "
                 f"selfplay.plies = {self.selfplay.plies}"
             )
         devices = 1 if self.mesh is None else self.mesh.size

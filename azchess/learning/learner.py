@@ -46,6 +46,11 @@ class LearnConfig:
             if getattr(self, name) < least:
                 value = getattr(self, name)
                 raise ValueError(f"learn.{name} = {value}: must be at least {least}")
+        if self.decay is not None and self.decay <= self.warmup:
+            raise ValueError(
+                f"learn.decay = {self.decay}: must be more than learn.warmup = {self.warmup}, "
+                "or None"
+            )
         if self.average is not None and not 0.0 < self.average < 1.0:
             raise ValueError(f"learn.average = {self.average}: must be between 0 and 1, or None")
         if not 0.0 <= self.fill < 1.0:

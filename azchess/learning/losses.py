@@ -33,6 +33,17 @@ class LearnKnobs:
     (AlphaZero: 0)."""
 
 
+def check_learn_knobs(knobs: LearnKnobs) -> None:
+    """Raises ValueError for a value out of its range; only for knobs that are Python numbers."""
+    for name in ("learning_rate", "weight_decay", "value_weight", "moves_left_weight"):
+        value = getattr(knobs, name)
+        if isinstance(value, int | float) and not value >= 0.0:
+            raise ValueError(f"knobs.learn.{name} = {value}: must be at least 0")
+    share = knobs.search_share
+    if isinstance(share, int | float) and not 0.0 <= share <= 1.0:
+        raise ValueError(f"knobs.learn.search_share = {share}: must be between 0 and 1")
+
+
 @pytree
 class Batch:
     """Samples as the network reads them; `squares` are from, to and kind of each slot's move."""

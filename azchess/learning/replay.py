@@ -61,9 +61,7 @@ def empty_replay(plies: Ply, capacity: int) -> Replay:
     """Room for `capacity` plies per lane; `plies` `[T, B]` (or its shapes) tells what they are."""
     length, batch = plies.ply.shape
     if capacity % length:
-        raise ValueError(
-            f"replay.capacity = {capacity}: must be a multiple of selfplay.plies = {length}"
-        )
+        raise ValueError(f"capacity = {capacity}: must be a multiple of selfplay.plies = {length}")
 
     def room(leaf: Array | jax.ShapeDtypeStruct) -> Array:
         return jnp.zeros((batch, capacity, *leaf.shape[2:]), leaf.dtype)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import pathlib
 import sys
+from types import ModuleType
 from typing import Any
 
 from azchess.evaluation.suite import EndingSuite
@@ -13,13 +14,17 @@ from azchess.games.chess import ChessGame
 from azchess.games.game import Game
 from azchess.learning.iterate import Knobs, Setup
 from azchess.learning.learner import LearnConfig
+from azchess.learning.losses import check_learn_knobs
 from azchess.learning.selfplay import SelfPlayConfig
 from azchess.networks.evaluator import NetworkConfig
 from azchess.networks.transformer import TransformerConfig
-from azchess.runs.starts import StandardStart, StartConfig
+from azchess.runs.starts import StandardStart, StartConfig, require_chess
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import check_knobs
 from azchess.search.puct import Puct
+
+PRESET = "azchess_config_"
+"""Begins the module name of a preset that was loaded from a file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +70,9 @@ class RunConfig:
         if not 0.0 < self.first_reach <= 1.0:
             raise ValueError(f"first_reach = {self.first_reach}: must be above 0 and at most 1")
         check_knobs(self.knobs.search)
+        check_learn_knobs(self.knobs.learn)
+        for suite in self.evaluation:
+            require_chess(self.game, suite)
         self.setup()
 
     def setup(self, mesh: Any = None) -> Setup:
@@ -93,17 +101,36 @@ def load_config(path: str | pathlib.Path) -> RunConfig:
         raise ValueError(f"config {path}: no such file")
     if path.suffix == ".json":
         return read_config(path)
-    name = f"azchess_config_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"config {path}: must be a Python file or a config.json")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    config = getattr(module, "CONFIG", None)
+    config = getattr(_load_preset(path), "CONFIG", None)
     if not isinstance(config, RunConfig):
         raise ValueError(f"config {path}: must define CONFIG, a RunConfig")
     return config
+
+
+def _load_preset(path: pathlib.Path) -> ModuleType:
+    """Runs a preset as a module of its own, so that its classes can be found again by name."""
+    name = PRESET + path.stem.removeprefix(PRESET)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"config {path}: must be a Python file or a config.json")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"config {path}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def presets_of(value: Any) -> list[ModuleType]:
+    """The presets whose own classes a configuration in JSON names; a run keeps a copy of them."""
+    if isinstance(value, list):
+        return [module for item in value for module in presets_of(item)]
+    if not isinstance(value, dict):
+        return []
+    module = str(value.get("type", "")).partition(":")[0]
+    found = [sys.modules[module]] if module.startswith(PRESET) else []
+    return found + [module for item in value.values() for module in presets_of(item)]
 
 
 def read_config(path: pathlib.Path) -> RunConfig:
@@ -112,6 +139,8 @@ def read_config(path: pathlib.Path) -> RunConfig:
         value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"config {path}: not JSON ({error})") from error
+    for preset in path.parent.glob(f"{PRESET}*.py"):
+        _load_preset(preset)
     config = from_json(value)
     if not isinstance(config, RunConfig):
         raise ValueError(f"config {path}: must hold a RunConfig")
@@ -121,6 +150,11 @@ def read_config(path: pathlib.Path) -> RunConfig:
 def to_json(value: Any) -> Any:
     """A configuration as JSON values: dataclasses become objects that name their class."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if type(value).__module__ == "__main__" or "<locals>" in type(value).__qualname__:
+            raise ValueError(
+                f"{type(value).__qualname__} cannot be found again by name: put it at the top "
+                "level of a module or of the preset"
+            )
         name = f"{type(value).__module__}:{type(value).__qualname__}"
         fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": name} | fields

@@ -1,7 +1,11 @@
 """A run's folder: its configuration, its checkpoints, and how to get a network out of it."""
 
+import contextlib
 import dataclasses
+import fcntl
 import pathlib
+import shutil
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +14,7 @@ from flax import nnx
 from azchess.learning.iterate import Run, new_run
 from azchess.learning.learner import Learner
 from azchess.runs.checkpoint import Checkpoints
-from azchess.runs.config import RunConfig, read_config, to_json
+from azchess.runs.config import RunConfig, presets_of, read_config, to_json
 from azchess.runs.record import write_json
 from azchess.runs.starts import Starts
 
@@ -33,7 +37,23 @@ def write_config(run_dir: pathlib.Path, config: RunConfig) -> None:
     """Writes config.json, from which alone the run can be started again."""
     value = to_json(config)
     run_dir.mkdir(parents=True, exist_ok=True)
+    for preset in presets_of(value):
+        kept = run_dir / f"{preset.__name__}.py"
+        if preset.__file__ and pathlib.Path(preset.__file__).absolute() != kept.absolute():
+            shutil.copy(preset.__file__, kept)
     write_json(run_dir / CONFIG, value)
+
+
+@contextlib.contextmanager
+def locked(run_dir: pathlib.Path) -> Iterator[None]:
+    """Holds a run's folder. Raises ValueError where another process trains in it."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ValueError(f"{run_dir}: another process is training in this folder") from error
+        yield
 
 
 def run_config(run_dir: str | pathlib.Path) -> RunConfig:
@@ -118,8 +138,9 @@ def restore(saved: Checkpoints, config: RunConfig, starts: Starts, step: int | N
 
 
 def lasting(config: RunConfig) -> dict[str, Any]:
-    """What must stay the same in a run that goes on: all but how long it shall be."""
-    return {name: value for name, value in to_json(config).items() if name != "iterations"}
+    """What must stay the same in a run that goes on: all but its length, saving and measuring."""
+    free = {"iterations", "checkpoint_every", "keep_latest", "keep_every", "evaluation"}
+    return {name: value for name, value in to_json(config).items() if name not in free}
 
 
 def storable(run: Run) -> Run:

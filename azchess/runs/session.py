@@ -186,10 +186,13 @@ class Session:
         return name
 
     def undo(self, seat: int) -> None:
-        """Takes back a seat's last move and what was played after it, a resignation included.
+        """Takes back a seat's resignation, or else its last move and what was played after it.
 
         Raises ValueError where the seat has made no move.
         """
+        if self.resigned == seat:
+            self.resigned = None
+            return
         own = [ply for ply, (_, view) in enumerate(self._line[:-1]) if view.mover == seat]
         if not own:
             raise ValueError("there is no move of yours to take back")

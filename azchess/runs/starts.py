@@ -7,12 +7,12 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int16
+from jaxtyping import Array, Bool, Int16
 
 from azchess.evaluation.endings import ending_records
 from azchess.evaluation.oracles import DRAWN, tablebase
 from azchess.games.chess import ChessGame, records_from_fens
-from azchess.games.game import Game
+from azchess.games.game import Game, Record
 from azchess.learning.selfplay import Starts
 
 
@@ -44,7 +44,9 @@ class FenStarts:
             fens += [line.strip() for line in lines if line.strip()]
         if not fens:
             raise ValueError("starts.fens is empty and starts.path names no file")
-        return Starts(records=records_from_fens(fens))
+        records = records_from_fens(fens)
+        check_starts(game, fens, records)
+        return Starts(records=records)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,8 @@ class EndingStarts:
     def pool(self, game: Game) -> Starts:
         """All positions that fit, as records."""
         require_chess(game, self)
+        if not self.materials:
+            raise ValueError("starts.materials is empty: KQvK and KRvK are endings that are won")
         random = np.random.default_rng(0)
         records, order = [], []
 
@@ -87,6 +91,8 @@ class EndingStarts:
             if self.either_side and self.drawn:
                 add(material, False, DRAWN, DRAWN)
         nearest = np.argsort(np.concatenate(order), kind="stable")
+        if not len(nearest):
+            raise ValueError(f"no position fits starts = {self}")
         pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
         return Starts(records=pool)
 
@@ -101,7 +107,26 @@ def takes_the_piece(squares: Int16[np.ndarray, "M 3"]) -> Bool[np.ndarray, "M"]:
 StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts
 
 
-def require_chess(game: Game, starts: object) -> None:
-    """Raises ValueError where starts that only chess has are asked of another game."""
+def check_starts(game: Game, names: list[str], records: Record) -> None:
+    """Raises ValueError for a start that is over already, or has too many moves for the slots."""
+
+    def look(record: Record) -> tuple[Array, Array]:
+        position = game.position(record)
+        moves = game.moves(position)
+        return game.status(position, moves).over, moves.count
+
+    over, count = jax.jit(jax.vmap(look))(records)
+    for name, ended, moves in zip(names, over.tolist(), count.tolist(), strict=True):
+        if ended:
+            raise ValueError(f"starts: the game is over already in {name}")
+        if moves > game.num_slots:
+            raise ValueError(
+                f"starts: {name} has {moves} legal moves, more than game.num_slots = "
+                f"{game.num_slots}"
+            )
+
+
+def require_chess(game: Game, asked: object) -> None:
+    """Raises ValueError where starts or suites that only chess has are asked of another game."""
     if not isinstance(game, ChessGame):
-        raise ValueError(f"starts = {type(starts).__name__}: only for chess, not {game.name}")
+        raise ValueError(f"{type(asked).__name__}: only for chess, not for {game.name}")

@@ -34,7 +34,7 @@ class Options:
     init_from: str | None = None
     """Folder of a run whose newest network this run starts from (the weights only)."""
     profile: bool = False
-    """Write a trace of the third iteration into the run's folder, for XProf or Perfetto."""
+    """Write a trace of the third iteration into RUN/profile, for XProf or Perfetto."""
     devices: int | None = None
     """Devices to play on; None for all there are."""
 
@@ -66,8 +66,11 @@ def train(
     shapes = jax.eval_shape(lambda: folder.first_run(config, network, starts))
     console.print(check_memory(config, shapes))
     run = folder.first_run(config, network, starts)
-    folder.write_config(run_dir, config)
-    return _train(config, setup, run, starts, run_dir, options, sinks, console)
+    with folder.locked(run_dir):
+        folder.write_config(run_dir, config)
+        with folder.checkpoints(run_dir, config) as saved:
+            folder.save(saved, config, run)  # so that a run can always be resumed
+        return _train(config, setup, run, starts, run_dir, options, sinks, console)
 
 
 def resume(
@@ -88,14 +91,18 @@ def resume(
     config = folder.run_config(run_dir)
     if iterations is not None:
         config = dataclasses.replace(config, iterations=iterations)
-    starts = config.starts.pool(config.game)
-    with folder.checkpoints(run_dir, config) as saved:
-        if saved.latest() is None:
-            raise ValueError(f"{run_dir} has no checkpoint to resume from")
-        run = folder.restore(saved, config, starts, None)
-    folder.write_config(run_dir, config)
-    setup = config.setup(play_mesh(options.devices))
-    return _train(config, setup, run, starts, run_dir, options, sinks, console or Console())
+    with folder.locked(run_dir):
+        starts = config.starts.pool(config.game)
+        with folder.checkpoints(run_dir, config) as saved:
+            reached = saved.latest()
+            if reached is None:
+                raise ValueError(f"{run_dir} has no checkpoint to resume from")
+            if iterations is not None and iterations < reached:
+                raise ValueError(f"iterations = {iterations}: {run_dir} has reached {reached}")
+            run = folder.restore(saved, config, starts, None)
+        folder.write_config(run_dir, config)
+        setup = config.setup(play_mesh(options.devices))
+        return _train(config, setup, run, starts, run_dir, options, sinks, console or Console())
 
 
 def warm_start(network: Any, config: RunConfig, run_dir: str) -> Any:
@@ -159,7 +166,8 @@ def _train(
         recorder.truncate_after(first)
         for iteration in range(first + 1, config.iterations + 1):
             began = time.perf_counter()
-            with trace(options.profile and iteration == first + 3, run_dir):
+            profiled = min(first + 3, config.iterations)
+            with trace(options.profile and iteration == profiled, run_dir):
                 run, metrics = step(run, *knobs_at(config, starts, iteration - 1))
                 metrics = jax.device_get(metrics)
             seconds = time.perf_counter() - began
@@ -210,22 +218,24 @@ def trace(wanted: bool, run_dir: pathlib.Path) -> Any:
 
 
 class Interrupt:
-    """Turns the first Ctrl-C into a wish to stop after this iteration; the second exits at once."""
+    """Turns the first Ctrl-C into a wish to stop after this iteration; the second exits at once.
+
+    SIGTERM, which announces a preemption, counts as Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.asked = False
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        try:
-            self._before = signal.signal(signal.SIGINT, self._ask)
-        except ValueError:  # not the main thread, where signals cannot be caught
-            self._before = None
+        with contextlib.suppress(ValueError):  # signals are caught in the main thread only
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         del number, frame

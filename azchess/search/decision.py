@@ -47,9 +47,17 @@ def decide(
     network_prior: Float[Array, "B S"],
     moves_left: Float[Array, "B"],
 ) -> Decision:
-    """Reads a finished search off its roots, given the move chosen and the policy to learn from."""
-    visits, total = tree.visits[:, ROOT], tree.total[:, ROOT]
+    """Reads a finished search off its roots, given the move chosen and the policy to learn from.
+
+    Of a game that is over already only its exact value is left: no visits, and a policy of 0.
+    """
+    goes_on = ~tree.finished[:, ROOT]
+    visits = jnp.where(goes_on[:, None], tree.visits[:, ROOT], 0)
+    total = jnp.where(goes_on[:, None], tree.total[:, ROOT], 0.0)
+    policy = jnp.where(goes_on[:, None], policy, 0.0)
     count = 1.0 + visits.sum(axis=-1)
+    own = tree.value[:, ROOT]
+    exact = jnp.stack([own > 0, own == 0, own < 0], axis=-1).astype(jnp.float32)
     simulations = tree.parent.shape[1] - 1
     return Decision(
         slot=slot,
@@ -60,7 +68,7 @@ def decide(
         prior=tree.prior[:, ROOT],
         network_prior=network_prior,
         value=(tree.value[:, ROOT] + total.sum(axis=-1)) / count,
-        wdl=tree.wdl / count[:, None],
+        wdl=jnp.where(goes_on[:, None], tree.wdl / count[:, None], exact),
         moves_left=moves_left,
         depth=tree.depth,
         lockstep=jnp.full(slot.shape, tree.lockstep / max(simulations, 1), jnp.float32),

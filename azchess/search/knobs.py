@@ -70,11 +70,19 @@ def check_knobs(knobs: SearchKnobs) -> None:
     for name, (low, high) in ranges.items():
         value = getattr(knobs, name)
         if isinstance(value, int | float) and not low <= value <= high:
-            raise ValueError(f"knobs.{name} = {value}: must be between {low} and {high}")
+            raise ValueError(f"knobs.search.{name} = {value}: must be between {low} and {high}")
 
 
 def per_game(knobs: T, batch: int) -> T:
-    """The knobs with one float32 value per game, `[B]`."""
-    return jax.tree.map(
-        lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float32), (batch,)), knobs
-    )
+    """The knobs with one float32 value per game, `[B]`. Raises ValueError for other lengths."""
+
+    def spread(path: tuple[object, ...], value: object) -> Array:
+        value = jnp.asarray(value, jnp.float32)
+        if value.shape not in ((), (batch,)):
+            name = jax.tree_util.keystr(path, simple=True)
+            raise ValueError(
+                f"knob {name} has shape {value.shape}: must be a number or one per game, ({batch},)"
+            )
+        return jnp.broadcast_to(value, (batch,))
+
+    return jax.tree_util.tree_map_with_path(spread, knobs)

@@ -142,9 +142,15 @@ def grow(
     """Runs simulations on trees that hold only their roots.
 
     `root_rule` chooses at the root, `rule` below it. `discount` `[B]` shrinks a value per ply.
-    A line stops at a finished position, at an unvisited move, or after `max_depth` moves. Roots
-    must not be finished. Keys `[B]` go to the evaluator, folded by simulation.
+    A line stops at a finished position, at an unvisited move, or after `max_depth` moves. What a
+    tree holds below a finished root means nothing. Keys `[B]` go to the evaluator, folded by
+    simulation. Raises ValueError where the trees have no room for so many simulations.
     """
+    if tree.parent.shape[1] <= simulations:
+        raise ValueError(
+            f"{simulations} simulations need trees of {simulations + 1} nodes, but these have room "
+            f"for {tree.parent.shape[1]}"
+        )
     depth_limit = max_depth or simulations
     step = jax.vmap(game.step)
 

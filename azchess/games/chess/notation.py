@@ -44,9 +44,13 @@ def from_fen(fen: str, game: ChessGame | None = None) -> Position:
     """The position of a FEN, without a past.
 
     Raises ValueError for text that is no FEN and for positions that no game can reach, and says
-    what is wrong.
+    what is wrong; also for positions of more legal moves than the game has slots.
     """
-    return from_board(_legal_board(fen), game)
+    board = _legal_board(fen)
+    slots = (ChessGame() if game is None else game).num_slots
+    if (count := board.legal_moves.count()) > slots:
+        raise ValueError(f"{fen} has {count} legal moves, more than num_slots = {slots}")
+    return from_board(board, game)
 
 
 def to_fen(position: Position) -> str:
