@@ -46,9 +46,9 @@ class LearnConfig:
             if getattr(self, name) < least:
                 value = getattr(self, name)
                 raise ValueError(f"learn.{name} = {value}: must be at least {least}")
-        if self.decay is not None and self.decay <= self.warmup:
+        if self.decay is not None and self.decay < self.warmup:
             raise ValueError(
-                f"learn.decay = {self.decay}: must be more than learn.warmup = {self.warmup}, "
+                f"learn.decay = {self.decay}: must be at least learn.warmup = {self.warmup}, "
                 "or None"
             )
         if self.average is not None and not 0.0 < self.average < 1.0:

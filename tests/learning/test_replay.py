@@ -235,5 +235,5 @@ def test_an_empty_replay_teaches_nothing():
 
 def test_a_capacity_that_is_no_multiple_of_the_plies_is_an_error_that_names_it():
     plies = rows([PlainLane(np.random.default_rng(0), 3)], 4)
-    with pytest.raises(ValueError, match=r"replay.capacity = 6.*selfplay.plies = 4"):
+    with pytest.raises(ValueError, match=r"capacity = 6.*selfplay.plies = 4"):
         empty_replay(plies, 6)

@@ -70,7 +70,7 @@ BAD_VALUES = {
     "keep_every": ({"keep_every": 0}, r"keep_every = 0.*at least 1"),
     "reach_iterations": ({"reach_iterations": -1}, r"reach_iterations = -1.*at least 0"),
     "first_reach": ({"first_reach": 0.0}, r"first_reach = 0.0.*above 0"),
-    "capacity": ({"capacity": 20}, r"replay.capacity = 20.*multiple of selfplay.plies = 16"),
+    "capacity": ({"capacity": 20}, r"capacity = 20.*multiple of selfplay.plies = 16"),
     "discount": ({"knobs": Knobs(search=SearchKnobs(discount=1.5))}, r"discount = 1.5.*0.0 and 1"),
 }
 
@@ -186,7 +186,7 @@ def test_reach_grows_by_equal_factors_and_stays():
 
 def test_starts_of_chess_are_refused_for_another_game():
     starts = FenStarts(fens=("4k3/8/8/8/8/8/8/3QK3 w - - 0 1",))
-    with pytest.raises(ValueError, match="only for chess, not tic_tac_toe"):
+    with pytest.raises(ValueError, match="only for chess, not for tic_tac_toe"):
         starts.pool(pgx_game("tic_tac_toe"))
     with pytest.raises(ValueError, match="empty"):
         FenStarts().pool(ChessGame())

@@ -128,8 +128,8 @@ def test_knobs_of_learning_out_of_range_are_refused(changes, says):
 
 
 def test_a_schedule_that_ends_before_it_is_warm_is_refused():
-    with pytest.raises(ValueError, match=r"learn\.decay = 10"):
-        LearnConfig(warmup=10, decay=10)
+    with pytest.raises(ValueError, match=r"learn\.decay = 9"):
+        LearnConfig(warmup=10, decay=9)
 
 
 def test_a_knob_of_the_wrong_length_is_named():

@@ -225,7 +225,7 @@ def test_a_run_s_own_starts_are_played_and_slots_are_never_too_few(chess_run):
     session = Session(run)
     assert session.notation.fen(session.position) == start
     assert len(session.legal) == 218
-    with pytest.raises(ValueError, match="has 229 legal moves; chess has room for num_slots = 218"):
+    with pytest.raises(ValueError, match="229 legal moves, more than num_slots = 218"):
         session.new("Q6Q/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KQ1 w - - 0 1")
     assert session.notation.fen(session.position) == start
 

@@ -85,7 +85,7 @@ def test_every_game_splits_its_own_key():
 def test_a_knob_out_of_range_is_refused_by_name():
     check_knobs(SearchKnobs())
     for name, value in {"fpu": -1.5, "noise_alpha": 0.0, "discount": 1.1, "c_base": 0.0}.items():
-        with pytest.raises(ValueError, match=rf"knobs\.{name} = {value}"):
+        with pytest.raises(ValueError, match=rf"knobs\.search\.{name} = {value}"):
             check_knobs(dataclasses.replace(SearchKnobs(), **{name: value}))
 
 
