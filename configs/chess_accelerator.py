@@ -4,9 +4,9 @@ Command: azchess train configs/chess_accelerator.py
 Hardware: one GPU or TPU with at least 80 GB. Not run to its end yet: there is no strength to
 quote. `scripts/device_check` runs a few of its iterations and prints speed and memory.
 
-Memory, as printed before compiling: state 4.4 GiB (replay of 4.2 million plies at 0.5 kB, 2,048
-games, weights and optimiser), trees 1.3 GiB (2,048 x 33 nodes of 5 kB... see `azchess train`), and
-gradients of a batch of 4,096 through 10 layers of width 256.
+Memory, as estimated before compiling: state 4.1 GiB (a replay of 8.4 million plies at 0.5 kB,
+4,096 games, 8.3 million weights with their averages and moments), trees 0.64 GiB (4,096 x 33 nodes
+of 5 kB), and up to 40 GiB for the gradients of a batch of 4,096 through 10 layers of width 256.
 """
 
 from azchess.games.chess import ChessGame

@@ -1,8 +1,10 @@
 """Does self-play master king and queen, and king and rook, against king, from any position?
 
 Command: azchess train configs/endings.py
-Hardware: two CPU cores, ENDINGS_TIME.
-Expect: ENDINGS_EXPECT
+Hardware: two CPU cores; 38 minutes beside other work.
+Expect: 93 % of won K+Q v K positions mated within 50 moves against perfect defence with 32
+simulations, and 25 % of K+R v K. The goal of 90 % balanced accuracy in win, draw and loss is not
+reached: 69 %, with 42 % of the drawn K+Q v K positions seen. See experiments/results/endings.
 """
 
 from azchess.evaluation.suite import EndingSuite

@@ -1,4 +1,11 @@
-"""Does self-play learn to mate with king and queen, within minutes, on two CPU cores?"""
+"""Does self-play learn to mate with king and queen, within minutes, on two CPU cores?
+
+Command: ./scripts/quickstart, or azchess train configs/quickstart.py
+Hardware: two CPU cores, under 10 minutes from a bare clone to the report.
+Expect: from mates in one, two and three moves, the trained network with 32 simulations mates a
+perfect defender within 20 plies in at least 90 %, the untrained one in about 31 %; the numbers of
+the last run are in experiments/results/quickstart.
+"""
 
 from azchess.evaluation.suite import EndingSuite
 from azchess.games.chess import ChessGame
@@ -18,17 +25,17 @@ CONFIG = RunConfig(
     network=TransformerConfig(layers=2, width=32, heads=1),
     search=Gumbel(simulations=32, considered=32),
     selfplay=SelfPlayConfig(games=64, plies=8, max_plies=10),
-    learn=LearnConfig(batch=256, updates=12, warmup=50, decay=1800),
+    learn=LearnConfig(batch=256, updates=12, warmup=50, decay=2640),
     knobs=Knobs(
         search=SearchKnobs(discount=0.95, temperature_plies=0.0),
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
     starts=EndingStarts(materials=("KQvK",), longest=5),
     first_reach=0.15,
-    reach_iterations=80,
+    reach_iterations=60,
     capacity=256,
-    iterations=150,
-    checkpoint_every=50,
+    iterations=220,
+    checkpoint_every=55,
     evaluation=(
         EndingSuite(
             material="KQvK", distances=(1, 3, 5), max_plies=20, search=Puct(simulations=32)
