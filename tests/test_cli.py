@@ -148,7 +148,10 @@ def test_a_preset_is_trained_as_it_stands(preset, trained, tmp_path, monkeypatch
 MISTAKES = {
     "no file": (["train", "nowhere.py"], "config nowhere.py: no such file"),
     "no config": (["train", "EMPTY"], "must define CONFIG"),
-    "knob": (["train", "PRESET", "--knobs.search.discount", "2"], "knobs.search.discount = 2.0: must be"),
+    "knob": (
+        ["train", "PRESET", "--knobs.search.discount", "2"],
+        "knobs.search.discount = 2.0: must be",
+    ),
     "no run": (["resume", "nowhere"], "nowhere is not the folder of a run"),
     "nothing to measure": (["eval", "nowhere"], "nowhere is not the folder of a run"),
 }
