@@ -1,9 +1,8 @@
 """Does the whole of training run on full chess? A smoke run for two CPU cores.
 
 Command: azchess train configs/chess.py --iterations 2
-Hardware: any; about two minutes on two CPU cores, most of them compilation.
-Expect: no strength. The numbers are those of an untrained network: about 20 moves a position are
-taken seriously (`selfplay/effective_moves`), and hardly any game ends within 64 plies.
+Hardware: any; sized for two CPU cores.
+Expect: no strength, only that it runs: a test trains two iterations of it.
 """
 
 from azchess.games.chess import ChessGame
