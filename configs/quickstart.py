@@ -22,7 +22,7 @@ from azchess.search.puct import Puct
 
 CONFIG = RunConfig(
     game=ChessGame(num_slots=40, memory=32),
-    network=TransformerConfig(layers=2, width=32, heads=1),
+    network=TransformerConfig(layers=2, width=32, heads=4),
     search=Gumbel(simulations=32, considered=32),
     selfplay=SelfPlayConfig(games=64, plies=8, max_plies=10),
     learn=LearnConfig(batch=256, updates=12, warmup=50, decay=2640),

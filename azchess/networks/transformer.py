@@ -51,7 +51,10 @@ class TransformerConfig:
 class Block(nnx.Module):
     """Pre-norm attention between the squares with a bias per pair of squares, then a two-layer MLP.
 
-    The bias is learned per head and relative offset (rows, columns) of the two squares.
+    The bias is learned per head and relative offset (rows, columns) of the two squares. It starts
+    as minus the distance in king's moves times a slope per head, from 2 down to 1/4, so that heads
+    see near and far from the first update (as in ALiBi, Press et al. 2022, where the slopes of
+    language models go from 1/2 to 1/256); from zeros, training does not find the neighbourhood.
     """
 
     def __init__(self, config: TransformerConfig, board: tuple[int, int], *, rngs: nnx.Rngs):
@@ -59,13 +62,12 @@ class Block(nnx.Module):
         self.dtype = jnp.dtype(config.dtype)
         self.board = board
         width = config.width
-        rows, columns = board
-        offsets = (2 * rows - 1) * (2 * columns - 1)
         linear = {"dtype": self.dtype, "rngs": rngs}
         self.attention_norm = nnx.RMSNorm(width, **linear)
         self.qkv = nnx.Linear(width, 3 * width, use_bias=False, **linear)
         self.out = nnx.Linear(width, width, **linear)
-        self.bias = nnx.Param(jnp.zeros((config.heads, offsets), jnp.float32))
+        slopes = 2.0 ** jnp.linspace(1.0, -2.0, config.heads)
+        self.bias = nnx.Param(-slopes[:, None] * offset_distances(board))
         self.mlp_norm = nnx.RMSNorm(width, **linear)
         self.up = nnx.Linear(width, config.hidden * width, **linear)
         self.down = nnx.Linear(config.hidden * width, width, **linear)
@@ -139,6 +141,12 @@ def relative_offsets(board: tuple[int, int]) -> Int16[np.ndarray, "Q Q"]:
     down = row[:, None] - row[None, :] + rows - 1
     right = column[:, None] - column[None, :] + columns - 1
     return (down * (2 * columns - 1) + right).astype(np.int16)
+
+
+def offset_distances(board: tuple[int, int]) -> Float[np.ndarray, "O"]:
+    """King's moves that lead from a square to another, for each index of `relative_offsets`."""
+    down, right = (np.abs(np.arange(1 - size, size)) for size in board)
+    return np.maximum(down[:, None], right[None, :]).astype(np.float32).ravel()
 
 
 def num_parameters(network: Any) -> int:

@@ -7,10 +7,10 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int16
+from jaxtyping import Array, Bool, Int, Int16
 
 from azchess.evaluation.endings import ending_records
-from azchess.evaluation.oracles import DRAWN, tablebase
+from azchess.evaluation.oracles import DRAWN, Tablebase, tablebase
 from azchess.games.chess import ChessGame, records_from_fens
 from azchess.games.game import Game, Record
 from azchess.learning.selfplay import Starts
@@ -63,8 +63,17 @@ class EndingStarts:
     """Most plies to mate."""
     either_side: bool = False
     """Whether the bare king may be to move; otherwise always the strong side."""
-    drawn: bool = False
-    """Whether positions in which the bare king may take the piece are in the pool."""
+    drawn_share: float = 0.0
+    """Share of the pool (below 1) that is drawn: the bare king is to move and may take the piece.
+    As often as among all positions it is 0.06; needs `either_side`."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.drawn_share < 1.0:
+            raise ValueError(
+                f"starts.drawn_share = {self.drawn_share}: must be at least 0 and below 1"
+            )
+        if self.drawn_share and not self.either_side:
+            raise ValueError("starts.drawn_share: the bare king moves only with either_side = True")
 
     def pool(self, game: Game) -> Starts:
         """All positions that fit, as records."""
@@ -73,28 +82,34 @@ class EndingStarts:
             raise ValueError("starts.materials is empty: KQvK and KRvK are endings that are won")
         random = np.random.default_rng(0)
         records, order = [], []
-
-        def add(material: str, strong_to_move: bool, shortest: int, longest: int) -> None:
-            table = tablebase(material)
-            squares, plies = table.positions(strong_to_move, shortest, longest)
-            if longest == DRAWN:
-                squares = squares[takes_the_piece(squares)]
-                plies = random.choice(np.concatenate(order), len(squares))
+        for table in map(tablebase, self.materials):
+            squares, plies, strong_to_move = self._positions(table, random)
+            records.append(ending_records(table, squares, strong_to_move))
             order.append(plies)
-            side = np.full(len(squares), strong_to_move)
-            records.append(ending_records(table, squares, side))
-
-        for material in self.materials:
-            add(material, True, 1, self.longest)
-            if self.either_side:
-                add(material, False, 1, self.longest)
-            if self.either_side and self.drawn:
-                add(material, False, DRAWN, DRAWN)
         nearest = np.argsort(np.concatenate(order), kind="stable")
         if not len(nearest):
             raise ValueError(f"no position fits starts = {self}")
         pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
         return Starts(records=pool)
+
+    def _positions(
+        self, table: Tablebase, random: np.random.Generator
+    ) -> tuple[Int16[np.ndarray, "M 3"], Int[np.ndarray, "M"], Bool[np.ndarray, "M"]]:
+        """One ending's squares, plies to mate (a won position's, where drawn) and side to move."""
+        sides = (True, False) if self.either_side else (True,)
+        won, distances = zip(
+            *(table.positions(side, 1, self.longest) for side in sides), strict=True
+        )
+        squares, plies = np.concatenate(won), np.concatenate(distances)
+        strong_to_move = np.repeat(sides, [len(part) for part in won])
+        size = round(len(plies) * self.drawn_share / (1.0 - self.drawn_share))
+        drawn, _ = table.positions(False, DRAWN, DRAWN)
+        drawn = random.choice(drawn[takes_the_piece(drawn)], size)
+        return (
+            np.concatenate([squares, drawn]),
+            np.concatenate([plies, random.choice(plies, size)]),
+            np.concatenate([strong_to_move, np.zeros(size, bool)]),
+        )
 
 
 def takes_the_piece(squares: Int16[np.ndarray, "M 3"]) -> Bool[np.ndarray, "M"]:
