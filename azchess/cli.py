@@ -51,8 +51,6 @@ class Train:
 
     run_dir: str
     """Folder of the new run."""
-    init_from: str | None = None
-    """Folder of a run whose weights to start from."""
     profile: bool = False
     """Write a trace of the third iteration."""
     devices: int | None = None
@@ -114,7 +112,7 @@ def use_compilation_cache() -> None:
 
 
 def train(words: list[str]) -> None:
-    """azchess train CONFIG [--run-dir DIR] [--init-from RUN] [--profile] [OVERRIDES]"""
+    """azchess train CONFIG [--run-dir DIR] [--profile] [OVERRIDES]"""
     from azchess.runs.config import RunConfig, load_config
     from azchess.runs.record import TensorBoard, WeightsAndBiases
     from azchess.runs.train import Options, train
@@ -136,7 +134,7 @@ def train(words: list[str]) -> None:
         sinks.append(TensorBoard(chosen.run_dir))
     if chosen.wandb:
         sinks.append(WeightsAndBiases(chosen.run_dir, name=pathlib.Path(chosen.run_dir).name))
-    options = Options(init_from=chosen.init_from, profile=chosen.profile, devices=chosen.devices)
+    options = Options(profile=chosen.profile, devices=chosen.devices)
     console = Console()
     console.print(f"run: {chosen.run_dir}")
     run = train(chosen.config, chosen.run_dir, options, sinks=tuple(sinks), console=console)

@@ -77,9 +77,20 @@ def network_evaluator(game: Game) -> Evaluator:
 def apply_network(
     network: Any, game: Game, tokens: Float[Array, "B Q F"], labels: Int16[Array, "B S"]
 ) -> Evaluation:
-    """The network's evaluation of positions given as tokens and the labels of their moves."""
+    """The network's evaluation of positions given as tokens and the labels of their moves.
+
+    Raises ValueError where the network's answers have other shapes than they must.
+    """
     squares = jnp.asarray(game.geometry)[jnp.maximum(labels, 0)]
-    logits, wdl_logits, moves_left = network(tokens, squares)
+    heads = network(tokens, squares)
+    batch = labels.shape[0]
+    shapes, wanted = [head.shape for head in heads], [labels.shape, (batch, 3), (batch,)]
+    if shapes != wanted:
+        raise ValueError(
+            f"the network returns arrays of shapes {shapes} for (tokens {tokens.shape}, moves "
+            f"{squares.shape}); logits, wdl logits and moves left must be {wanted}"
+        )
+    logits, wdl_logits, moves_left = heads
     return Evaluation(
         logits=logits.astype(jnp.float32),
         wdl=jax.nn.softmax(wdl_logits.astype(jnp.float32), axis=-1),

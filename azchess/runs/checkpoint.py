@@ -12,20 +12,16 @@ from types import TracebackType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PyTree
 from orbax.checkpoint import v1 as ocp
+
+from azchess.runs.stored import CheckpointError, impls, manifest, named, nest, place, to_host
 
 FORMAT = 1
 """The layout of a checkpoint; raised when older readers can no longer understand a newer one."""
 
 COMPLETE = "_CHECKPOINT_METADATA"
 """The file that every complete Orbax checkpoint has."""
-
-
-class CheckpointError(ValueError):
-    """A checkpoint cannot be written, found or used; says which, why and what would be accepted."""
 
 
 class Checkpoints:
@@ -88,10 +84,10 @@ class Checkpoints:
             "format": FORMAT,
             "version": importlib.metadata.version("azchess"),
             "metadata": _json(metadata or {}),
-            "leaves": {"network": _manifest(network), "run": _manifest(run)},
-            "keys": {"network": _impls(network), "run": _impls(run)},
+            "leaves": {"network": manifest(network), "run": manifest(run)},
+            "keys": {"network": impls(network), "run": impls(run)},
         }
-        items = {"network": _nest(_to_host(network)), "run": _to_host(run)}
+        items = {"network": nest(to_host(network)), "run": to_host(run)}
         self._pending = self._writer.submit(self._write, step, items, note)
 
     def wait(self) -> None:
@@ -152,6 +148,7 @@ class Checkpoints:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._sweep()
+            shutil.rmtree(self.directory / str(step), ignore_errors=True)  # incomplete: not listed
             stored = {name: item for name, item in items.items() if item}
             ocp.save_checkpointables(str(self.directory / str(step)), stored, custom_metadata=note)
         except Exception as error:
@@ -190,7 +187,10 @@ class Checkpoints:
             stored = ", ".join(map(str, steps))
             raise CheckpointError(f"{self.directory} holds no step {step}; it holds {stored}")
         path = self.directory / str(step)
-        note = ocp.checkpointables_metadata(str(path)).custom_metadata
+        try:
+            note = ocp.checkpointables_metadata(str(path)).custom_metadata
+        except Exception as error:
+            raise CheckpointError(_damaged(path, "the metadata", error)) from error
         if not isinstance(note, dict) or "format" not in note:
             raise CheckpointError(f"{path} is damaged or is not a checkpoint of azchess")
         if note["format"] != FORMAT:
@@ -207,86 +207,28 @@ def _load(path: pathlib.Path, item: str, note: dict[str, Any]) -> dict[str, Any]
     try:
         return ocp.load(str(path), checkpointable_name=item)
     except Exception as error:
-        raise CheckpointError(f"{item} of {path} cannot be read: {error}") from error
+        raise CheckpointError(_damaged(path, item, error)) from error
 
 
-def _named(tree: PyTree) -> dict[str, Any]:
-    """The leaves of a tree by their path, such as `games/board`."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    named = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    if len(named) < len(leaves):
-        raise CheckpointError("two leaves of the tree have the same path; rename one of them")
-    for name, leaf in named.items():
-        if not hasattr(leaf, "dtype"):
-            raise CheckpointError(f"leaf {name} is {leaf!r}; only arrays are saved")
-    return named
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _manifest(tree: PyTree) -> dict[str, list[Any]]:
-    """Type and shape of each leaf by its path, as JSON."""
-    return {name: [str(leaf.dtype), list(leaf.shape)] for name, leaf in _named(tree).items()}
-
-
-def _impls(tree: PyTree) -> dict[str, str]:
-    """The random number generator of each typed key by its path."""
-    leaves = _named(tree).items()
-    return {name: str(jax.random.key_impl(leaf)) for name, leaf in leaves if _is_key(leaf)}
-
-
-def _to_host(tree: PyTree) -> dict[str, np.ndarray]:
-    """Copies of the leaves in the host's memory, typed keys as their data, empty arrays left out.
-
-    Orbax stores no empty arrays. The copy is explicit because on a CPU jax hands out the device's
-    own buffer, which then could not be donated.
-    """
-    leaves = {
-        name: jax.random.key_data(leaf) if _is_key(leaf) else leaf
-        for name, leaf in _named(tree).items()
-        if leaf.size
-    }
-    for leaf in leaves.values():
-        if isinstance(leaf, jax.Array):
-            leaf.copy_to_host_async()
-    return {name: np.array(leaf, order="C", copy=True) for name, leaf in leaves.items()}
-
-
-def _nest(named: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The nested dict whose leaves have these paths."""
-    nested: dict[str, Any] = {}
-    for name, leaf in named.items():
-        *parents, last = name.split("/")
-        place = nested
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = leaf
-    return nested
+def _damaged(path: pathlib.Path, item: str, error: Exception) -> str:
+    """What is wrong with a step, and which older one is left."""
+    reason = str(error).strip().partition("\n")[0][:200]
+    older = [step for step in Checkpoints(path.parent).steps() if step < int(path.name)]
+    left = (
+        f"without this folder the newest step is {older[-1]}" if older else "no older step is left"
+    )
+    return f"{item} of {path} is damaged and cannot be read ({left}): {reason}"
 
 
 def _restore(path: pathlib.Path, item: str, note: dict[str, Any], abstract: PyTree) -> PyTree:
     """A tree like `abstract` with the stored arrays, on the devices that `abstract` names."""
-    _check_leaves(f"{item} of {path}", note["leaves"][item], _manifest(abstract))
-    stored = _named(_load(path, item, note))
-    impls = note["keys"][item]
+    _check_leaves(f"{item} of {path}", note["leaves"][item], manifest(abstract))
+    stored = named(_load(path, item, note))
+    keys = note["keys"][item]
     leaves = [
-        _place(leaf, stored.get(name), impls.get(name)) for name, leaf in _named(abstract).items()
+        place(leaf, stored.get(name), keys.get(name)) for name, leaf in named(abstract).items()
     ]
     return jax.tree.unflatten(jax.tree.structure(abstract), leaves)
-
-
-def _place(leaf: Any, stored: np.ndarray | None, impl: str | None) -> jax.Array:
-    """A stored array (None: an empty one) on the device as `leaf` describes it."""
-    data = jax.eval_shape(jax.random.key_data, leaf) if impl else leaf
-    host = np.zeros(data.shape, data.dtype) if stored is None else stored
-    # A buffer that aliases numpy's memory could not be donated.
-    array = jax.device_put(host, may_alias=False)
-    if impl:
-        array = jax.random.wrap_key_data(array, impl=impl)
-    sharding = getattr(leaf, "sharding", None)
-    return array if sharding is None else jax.device_put(array, sharding)
 
 
 def _json(value: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import pathlib
 import sys
+import types
+import typing
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +27,8 @@ from azchess.search.puct import Puct
 
 PRESET = "azchess_config_"
 """Begins the module name of a preset that was loaded from a file."""
+PLAIN = {bool, int, float, str, type(None)}
+"""Kinds of field whose values in a config.json are checked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +45,8 @@ class RunConfig:
     knobs: Knobs = Knobs()
     starts: StartConfig = StandardStart()
     """Where self-play games begin."""
+    init_from: str | None = None
+    """Folder of a run whose newest network this run starts from (the weights only)."""
     first_reach: float = 1.0
     """Share of the pool of starts (nearest first) in use at iteration 0: a curriculum."""
     reach_iterations: int = 0
@@ -122,6 +128,13 @@ def _load_preset(path: pathlib.Path) -> ModuleType:
     return module
 
 
+def fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is of one of the plain kinds; an int will do for a float, a bool not."""
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, (*kinds, int) if float in kinds else kinds)
+
+
 def presets_of(value: Any) -> list[ModuleType]:
     """The presets whose own classes a configuration in JSON names; a run keeps a copy of them."""
     if isinstance(value, list):
@@ -184,7 +197,15 @@ def from_json(value: Any) -> Any:
         raise ValueError(
             f"config: {name} has no field {', '.join(unknown)}; it has {', '.join(known)}"
         )
+    made = {key: from_json(item) for key, item in fields.items()}
+    kinds = typing.get_type_hints(cls)
+    for key, item in made.items():
+        union = isinstance(kinds[key], types.UnionType)
+        allowed = typing.get_args(kinds[key]) if union else (kinds[key],)
+        if PLAIN.issuperset(allowed) and not fits(item, allowed):
+            names = " or ".join(kind.__name__ for kind in allowed)
+            raise ValueError(f"config: {name}.{key} = {item!r}: must be {names}")
     try:
-        return cls(**{key: from_json(item) for key, item in fields.items()})
+        return cls(**made)
     except TypeError as error:  # a field is missing, or its value is of another kind
         raise ValueError(f"config: {name} cannot be made: {error}") from error

@@ -24,7 +24,7 @@ def evaluate(
     network, config = folder.load(run_dir, step)
     if not config.evaluation:
         raise ValueError(f"{run_dir}: its config names no suites in `evaluation`")
-    first = folder.first_network(config)
+    first = folder.load_start(run_dir, config)
     suites = []
     for suite in config.evaluation:
         began = time.perf_counter()

@@ -18,8 +18,9 @@ from azchess.runs.config import RunConfig, presets_of, read_config, to_json
 from azchess.runs.record import write_json
 from azchess.runs.starts import Starts
 
-CONFIG, CHECKPOINTS, EVALUATION, REPORT = (
+CONFIG, START, CHECKPOINTS, EVALUATION, REPORT = (
     "config.json",
+    "start",
     "checkpoints",
     "evaluation.json",
     "report.html",
@@ -74,7 +75,7 @@ def checkpoints(run_dir: str | pathlib.Path, config: RunConfig) -> Checkpoints:
 
 
 def first_network(config: RunConfig) -> Any:
-    """The network as it is before training, drawn by the run's seed."""
+    """A network of the config's sizes, drawn by the run's seed."""
     return config.network.init(config.game, jax.random.fold_in(_key(config), 0))
 
 
@@ -113,6 +114,20 @@ def load(run_dir: str | pathlib.Path, step: int | None = None) -> Loaded:
     with checkpoints(run_dir, config) as saved:
         arrays = saved.restore_network(step, network_arrays(network))
     return Loaded(network=with_arrays(network, arrays), config=config)
+
+
+def save_start(run_dir: pathlib.Path, network: Any) -> None:
+    """Keeps the network that a run begins with, which may come from another run."""
+    with Checkpoints(run_dir / START) as saved:
+        saved.save(0, network=network_arrays(network), run={})
+
+
+def load_start(run_dir: str | pathlib.Path, config: RunConfig) -> Any:
+    """The network that a run began with."""
+    network = first_network(config)
+    with Checkpoints(pathlib.Path(run_dir) / START) as saved:
+        arrays = saved.restore_network(0, network_arrays(network))
+    return with_arrays(network, arrays)
 
 
 def save(saved: Checkpoints, config: RunConfig, run: Run) -> int:

@@ -52,14 +52,18 @@ def available_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def check_memory(config: RunConfig, run: Run) -> str:
-    """A line that says what a run will need. Raises ValueError where that is more than there is.
+def check_memory(config: RunConfig, run: Run, devices: int = 1) -> str:
+    """A line that says what a run will need on each device. Raises ValueError where that is more
+    than there is.
 
-    An estimate: state, trees and gradients, with a third more for what XLA keeps beside them.
+    An estimate: state, trees and gradients, with a third more for what XLA keeps beside them. Each
+    device has its part of the games, of the replay and of the batches, and all the weights.
     """
-    state = size_of(run)
-    trees, learning = tree_bytes(config), learning_bytes(config, config.game)
-    need = state + (trees + learning) * 4 // 3
+    lanes = size_of((run.games, run.replay)) / devices
+    state = lanes + size_of(run.learner)
+    trees = tree_bytes(config) / devices
+    learning = learning_bytes(config, config.game) / devices
+    need = state + (trees + learning) * 4 / 3
     have = available_bytes()
     line = (
         f"memory: about {need / GIB:.2f} GiB of {have / GIB:.1f} "
@@ -67,12 +71,13 @@ def check_memory(config: RunConfig, run: Run) -> str:
     )
     if need > have:
         games = config.selfplay.games
-        per_game = (size_of((run.games, run.replay)) + trees * 4 // 3) / games
-        rest = have - size_of(run.learner) - learning * 4 // 3
-        fits = int(rest / per_game)
+        per_game = (lanes + trees * 4 / 3) / games
+        rest = have - size_of(run.learner) - learning * 4 / 3
+        room = int(rest / per_game)
+        room -= room % devices
         advice = (
-            f"at most {fits} games fit (selfplay.games = {games})"
-            if fits > 0
+            f"at most {room} games fit (selfplay.games = {games})"
+            if room > 0
             else f"not even one game fits beside a batch of learn.batch = {config.learn.batch}"
         )
         raise ValueError(f"{line}: too much; {advice}")

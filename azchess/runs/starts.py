@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax
@@ -33,15 +34,19 @@ class FenStarts:
     fens: tuple[str, ...] = ()
     """Positions in FEN."""
     path: str | None = None
-    """A file with one FEN per line, in the place of `fens`."""
+    """A file with one FEN per line, besides `fens`."""
+
+    def read(self) -> "FenStarts":
+        """The same starts without a file, so that a run's config holds all that it needs."""
+        if self.path is None:
+            return self
+        lines = pathlib.Path(self.path).read_text(encoding="utf-8").splitlines()
+        return FenStarts(fens=(*self.fens, *(line.strip() for line in lines if line.strip())))
 
     def pool(self, game: Game) -> Starts:
         """The positions as records; raises ValueError for a FEN that is no legal position."""
         require_chess(game, self)
-        fens = list(self.fens)
-        if self.path is not None:
-            lines = pathlib.Path(self.path).read_text(encoding="utf-8").splitlines()
-            fens += [line.strip() for line in lines if line.strip()]
+        fens = self.read().fens
         if not fens:
             raise ValueError("starts.fens is empty and starts.path names no file")
         records = records_from_fens(fens)
@@ -86,7 +91,8 @@ class EndingStarts:
             squares, plies, strong_to_move = self._positions(table, random)
             records.append(ending_records(table, squares, strong_to_move))
             order.append(plies)
-        nearest = np.argsort(np.concatenate(order), kind="stable")
+        plies = np.concatenate(order)
+        nearest = np.lexsort((random.random(len(plies)), plies))  # equally far ones in any order
         if not len(nearest):
             raise ValueError(f"no position fits starts = {self}")
         pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
@@ -122,7 +128,7 @@ def takes_the_piece(squares: Int16[np.ndarray, "M 3"]) -> Bool[np.ndarray, "M"]:
 StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts
 
 
-def check_starts(game: Game, names: list[str], records: Record) -> None:
+def check_starts(game: Game, names: Sequence[str], records: Record) -> None:
     """Raises ValueError for a start that is over already, or has too many moves for the slots."""
 
     def look(record: Record) -> tuple[Array, Array]:

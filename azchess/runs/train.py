@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
+from azchess.games.check import check_game
 from azchess.learning.iterate import Knobs, Run, Setup, iterate, spread
 from azchess.learning.selfplay import Starts
 from azchess.runs import folder
@@ -21,6 +22,7 @@ from azchess.runs.checkpoint import Checkpoints
 from azchess.runs.config import RunConfig
 from azchess.runs.memory import check_memory
 from azchess.runs.record import LiveLine, Recorder, Sink
+from azchess.runs.starts import FenStarts
 
 
 class TrainingError(RuntimeError):
@@ -31,8 +33,6 @@ class TrainingError(RuntimeError):
 class Options:
     """What a run does besides its configuration."""
 
-    init_from: str | None = None
-    """Folder of a run whose newest network this run starts from (the weights only)."""
     profile: bool = False
     """Write a trace of the third iteration into RUN/profile, for XProf or Perfetto."""
     devices: int | None = None
@@ -58,16 +58,20 @@ def train(
         raise ValueError(f"{run_dir} already holds a run: `azchess resume {run_dir}` continues it")
     console = console or Console()
     setup = config.setup(play_mesh(options.devices))
+    check_game(config.game)
+    if isinstance(config.starts, FenStarts):
+        config = dataclasses.replace(config, starts=config.starts.read())
     starts = config.starts.pool(config.game)
     network = folder.first_network(config)
-    if options.init_from is not None:
-        network = warm_start(network, config, options.init_from)
+    if config.init_from is not None:
+        network = warm_start(network, config, config.init_from)
     # Shapes alone, so that nothing large is made before it is known to fit.
     shapes = jax.eval_shape(lambda: folder.first_run(config, network, starts))
-    console.print(check_memory(config, shapes))
+    console.print(check_memory(config, shapes, 1 if setup.mesh is None else setup.mesh.size))
     run = folder.first_run(config, network, starts)
     with folder.locked(run_dir):
         folder.write_config(run_dir, config)
+        folder.save_start(run_dir, network)
         with folder.checkpoints(run_dir, config) as saved:
             folder.save(saved, config, run)  # so that a run can always be resumed
         return _train(config, setup, run, starts, run_dir, options, sinks, console)

@@ -92,6 +92,35 @@ def test_a_position_is_judged_alike_whatever_stands_beside_it(network, seen):
         assert jnp.isnan(getattr(changed, name)[1:]).any()
 
 
+@pytest.mark.fast
+def test_heads_start_out_seeing_from_near_to_far():
+    network = dataclasses.replace(CONFIG, heads=4).init(CHESS, jax.random.key(0))
+    squares = np.arange(64)
+    distance = np.maximum(
+        np.abs(squares[:, None] // 8 - squares // 8), np.abs(squares[:, None] % 8 - squares % 8)
+    )
+    bias = network.blocks.bias[...][:, :, relative_offsets((8, 8))]
+    for layer in bias:
+        for slope, head in zip((2.0, 1.0, 0.5, 0.25), layer, strict=True):
+            np.testing.assert_allclose(head, -slope * distance)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "heads",
+    [
+        lambda logits, wdl, left: (logits[:, :-1], wdl, left),
+        lambda logits, wdl, left: (logits, wdl[:, :1], left),
+        lambda logits, wdl, left: (logits, wdl, left[:, None]),
+        lambda logits, wdl, left: (logits, wdl),
+    ],
+    ids=["logits", "wdl", "moves left", "two heads"],
+)
+def test_answers_of_the_wrong_shape_are_named(network, seen, heads):
+    with pytest.raises(ValueError, match=r"the network returns arrays of shapes .* must be"):
+        apply_network(lambda *x: heads(*network(*x)), CHESS, *seen)
+
+
 @pytest.mark.parametrize("heads", [1, 4])
 def test_every_leaf_is_a_float32_array(heads):
     network = dataclasses.replace(CONFIG, heads=heads).init(CHESS, jax.random.key(0))

@@ -387,8 +387,29 @@ def test_damaged_arrays_are_reported(checkpoints):
     checkpoints.wait()
     for path in (checkpoints.directory / "1" / "run").rglob("d/*"):
         path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"run of .* cannot be read"):
+    with pytest.raises(
+        CheckpointError, match=r"run of .* is damaged and cannot be read \(no older"
+    ):
         checkpoints.restore(1, {"replay": jnp.arange(9)})
+
+
+def test_a_damaged_step_names_the_one_before_it(checkpoints):
+    for step in (1, 2):
+        checkpoints.save(step, network={}, run={"replay": jnp.arange(9)})
+    checkpoints.wait()
+    for path in (checkpoints.directory / "2" / "run").rglob("d/*"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"without this folder the newest step is 1\)"):
+        checkpoints.restore(None, {"replay": jnp.arange(9)})
+
+
+def test_an_incomplete_step_is_written_anew(checkpoints):
+    save(checkpoints, 1)
+    (checkpoints.directory / "1" / "_CHECKPOINT_METADATA").unlink()
+    assert checkpoints.latest() is None
+    save(checkpoints, 1)
+    checkpoints.wait()
+    assert checkpoints.steps() == [1]
 
 
 def test_a_damaged_note_is_reported(checkpoints):

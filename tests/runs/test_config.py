@@ -145,9 +145,22 @@ def change(value, path, new):
         (("selfplay", "lanes"), 3, "SelfPlayConfig has no field lanes; it has games, plies"),
         (("speed",), 3, "RunConfig has no field speed"),
         (("selfplay", "games"), 0, "selfplay.games = 0"),
-        (("selfplay", "games"), "many", "SelfPlayConfig cannot be made"),
+        (("selfplay", "games"), "many", "SelfPlayConfig.games = 'many': must be int"),
+        (("selfplay", "games"), 8.5, "SelfPlayConfig.games = 8.5: must be int"),
+        (("selfplay", "max_plies"), "8", "SelfPlayConfig.max_plies = '8': must be int or NoneType"),
+        (("learn", "clip"), True, "LearnConfig.clip = True: must be float"),
+        (("learn",), 3, "RunConfig cannot be made"),
     ],
-    ids=["unknown field", "unknown top field", "out of range", "another kind"],
+    ids=[
+        "unknown field",
+        "unknown top field",
+        "out of range",
+        "a word",
+        "a fraction",
+        "a digit in quotes",
+        "a truth value",
+        "no object",
+    ],
 )
 def test_what_is_wrong_inside_a_config_file_is_said(path, new, message, tmp_path):
     value = to_json(RunConfig())

@@ -6,9 +6,12 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from rich.console import Console
 
+from azchess.evaluation.endings import locate
+from azchess.evaluation.oracles import DRAWN, dtm_table, probe
 from azchess.evaluation.suite import EndingSuite
 from azchess.games.chess import ChessGame, from_fen
 from azchess.games.pgx_games import pgx_game
@@ -81,6 +84,39 @@ def test_a_start_that_cannot_be_played_is_refused(fen, says):
     fine = "8/8/8/8/8/1k6/8/K6Q b - - 0 1"
     with pytest.raises(ValueError, match=says):
         FenStarts(fens=(fine, fen)).pool(ChessGame(num_slots=8))
+
+
+def test_drawn_starts_are_the_share_asked_for_and_spread_evenly():
+    config = EndingStarts(longest=9, either_side=True, drawn_share=0.25)
+    pool = config.pool(ChessGame(num_slots=40)).records
+    ending = jax.jit(jax.vmap(locate))(pool)
+    dtm = probe(dtm_table("KQvK"), ending.squares, ending.strong_to_move)
+    drawn = np.asarray(dtm) == DRAWN
+    quarters = np.array_split(drawn, 4)
+    assert drawn.mean() == pytest.approx(0.25, abs=1e-4)
+    assert [quarter.mean() for quarter in quarters] == pytest.approx([0.25] * 4, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ({"either_side": True, "drawn_share": 1.0}, "must be at least 0 and below 1"),
+        ({"drawn_share": 0.1}, "only with either_side"),
+    ],
+)
+def test_a_share_of_drawn_starts_that_cannot_be_is_refused(numbers, says):
+    with pytest.raises(ValueError, match=rf"starts.drawn_share.*{says}"):
+        EndingStarts(**numbers)
+
+
+def test_starts_read_from_a_file_are_kept_in_the_config(tmp_path):
+    file = tmp_path / "starts.txt"
+    file.write_text("8/8/8/8/8/1k6/8/K6Q b - - 0 1\n\n8/8/8/8/8/1k6/8/K6Q w - - 0 1\n")
+    starts = FenStarts(fens=("8/8/8/8/8/2k5/8/K6Q w - - 0 1",), path=str(file)).read()
+    assert starts.path is None
+    assert len(starts.fens) == 3
+    file.unlink()
+    assert starts.pool(ChessGame(num_slots=40)).records.ply.shape == (3,)
 
 
 @pytest.mark.parametrize("starts", [EndingStarts(materials=()), EndingStarts(longest=0)])

@@ -361,12 +361,15 @@ def test_more_legal_moves_than_slots_stop_the_run(tmp_path):
 def test_a_new_run_takes_the_weights_of_another_and_nothing_else(straight, tmp_path):
     path, run, _ = straight
     config = dataclasses.replace(CONFIG, iterations=1, checkpoint_every=1)
+    from_run = dataclasses.replace(config, init_from=str(path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "_train", lambda config, setup, run, *rest: run)
-        warm = train(config, tmp_path / "run", Options(init_from=str(path)), console=quiet())
+        warm = train(from_run, tmp_path / "run", console=quiet())
         fresh = train(config, tmp_path / "fresh", console=quiet())
     assert_same(warm.learner.network, run.learner.average)
     assert_same(warm.learner.average, run.learner.average)
+    assert folder.run_config(tmp_path / "run").init_from == str(path)
+    assert_same(folder.load_start(tmp_path / "run", from_run), run.learner.average)
     others = [
         dataclasses.replace(run, learner=dataclasses.replace(run.learner, network=0, average=0))
         for run in (warm, fresh)
@@ -386,9 +389,9 @@ def test_a_new_run_takes_the_weights_of_another_and_nothing_else(straight, tmp_p
     ids=["wider", "deeper", "another game"],
 )
 def test_weights_that_do_not_fit_are_refused(straight, tmp_path, changes):
-    config = dataclasses.replace(CONFIG, **changes)
+    config = dataclasses.replace(CONFIG, init_from=str(straight[0]), **changes)
     with pytest.raises(ValueError, match=r"--init-from .*its network is .* but this run's is"):
-        train(config, tmp_path / "run", Options(init_from=str(straight[0])), console=quiet())
+        train(config, tmp_path / "run", console=quiet())
     assert not (tmp_path / "run").exists()
 
 
