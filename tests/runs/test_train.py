@@ -410,16 +410,20 @@ def test_a_run_larger_than_the_machine_is_refused_before_anything_is_made(tmp_pa
     fits = int(str(caught.value).split("at most ")[1].split()[0])
     assert 0 < fits < 2**22
 
-    def check(games):
+    def check(games, devices=1):
         smaller = dataclasses.replace(config, selfplay=SelfPlayConfig(games=games, plies=16))
         network = folder.first_network(smaller)
         starts = smaller.starts.pool(smaller.game)
         shapes = jax.eval_shape(lambda: folder.first_run(smaller, network, starts))
-        return training.check_memory(smaller, shapes)
+        return training.check_memory(smaller, shapes, devices)
 
     assert "memory: about" in check(fits - 1)
     with pytest.raises(ValueError, match="too much"):
         check(fits + 2)
+    # Four devices hold a quarter of the games each, and of the gradients.
+    with pytest.raises(ValueError, match="too much") as caught:
+        check(2**26, devices=4)
+    assert 4 <= int(str(caught.value).split("at most ")[1].split()[0]) / fits < 4.1
     assert available_bytes() > 2**28
 
 
