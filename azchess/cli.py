@@ -237,13 +237,13 @@ def play(words: list[str]) -> None:
 
 def bench(words: list[str]) -> None:
     """azchess bench [chess | selfplay]"""
-    from azchess.runs.bench import bench
+    from azchess.runs.bench import What, bench
 
-    def arguments(what: tyro.conf.Positional[Literal["chess", "selfplay"]] = "chess") -> None:
+    def arguments(what: tyro.conf.Positional[What] = "overview") -> None:
         """Measures speed on this machine.
 
         Args:
-            what: chess (rules, search, training) or selfplay (against pgx's way of doing it).
+            what: overview, chess (rules beside pgx's) or selfplay (beside pgx's way of doing it).
         """
         bench(what)
 

@@ -1,0 +1,30 @@
+"""How long a compiled function takes, to run and to compile."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def seconds(function: Callable[..., Any], *arguments: Any, repeats: int = 5) -> float:
+    """Median seconds of a call that has been made once before."""
+    jax.block_until_ready(function(*arguments))
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(function(*arguments))
+        times.append(time.perf_counter() - began)
+    return sorted(times)[repeats // 2]
+
+
+def compile_anew(function: Any, *arguments: Any) -> tuple[float, Any]:
+    """Compiles a jitted function with XLA's cache off: the seconds that takes, and the result."""
+    before = jax.config.jax_enable_compilation_cache  # pyright: ignore[reportAttributeAccessIssue]
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        began = time.perf_counter()
+        compiled = function.lower(*arguments).compile()
+        return time.perf_counter() - began, compiled
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)

@@ -1,0 +1,25 @@
+"""The benchmarks run, and compare like with like."""
+
+import pytest
+
+from azchess.runs.bench_rules import bench_rules
+from azchess.runs.bench_selfplay import bench_selfplay
+
+
+@pytest.mark.slow
+def test_the_rules_are_faster_than_pgx():
+    table = bench_rules(batches=(64,), peer_batch=64)
+    names, batches, _, ratios, _ = (list(column.cells) for column in table.columns)
+    assert names[:2] == ["azchess", "pgx"]
+    assert batches[:2] == ["64", "64"]
+    assert float(ratios[0]) > 5
+    assert ratios[1] == "1.0"
+
+
+@pytest.mark.slow
+def test_self_play_is_faster_than_the_way_of_pgx():
+    table = bench_selfplay(games=4, simulations=4)
+    sides, ratios = list(table.columns[1].cells), list(table.columns[2].cells)
+    compared = [ratio for side, ratio in zip(sides, ratios, strict=True) if "/" in side]
+    assert len(compared) == 2
+    assert all(float(ratio.split()[0]) > 1 for ratio in compared)
