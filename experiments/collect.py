@@ -1,8 +1,9 @@
-"""Keeps a finished run as a result: python experiments/collect.py RUN QUESTION COMMAND...
+"""Keeps a finished run as a result: python experiments/collect.py RUN COMMIT QUESTION COMMAND...
 
 Copies what is small from the run's folder into experiments/results/NAME, NAME being the folder's
 own: config.json, rows.jsonl (one row of metrics per iteration), evaluation.json, learning.png, and
-report.md with the question, the command, the commit, the machine and the tables.
+report.md with the question, the command, the commit that was run, the machine, the tables, and
+what stands in NAME's notes.md.
 """
 
 import datetime
@@ -10,7 +11,6 @@ import os
 import pathlib
 import platform
 import shutil
-import subprocess
 import sys
 
 import jax
@@ -21,7 +21,7 @@ from azchess.runs.tables import Table, read_run, strength, suites, summary
 RESULTS = pathlib.Path(__file__).parent / "results"
 
 
-def collect(run_dir: pathlib.Path, question: str, command: str) -> pathlib.Path:
+def collect(run_dir: pathlib.Path, commit: str, question: str, command: str) -> pathlib.Path:
     """Writes the result of a run and returns its folder."""
     result = RESULTS / run_dir.name
     result.mkdir(parents=True, exist_ok=True)
@@ -31,9 +31,6 @@ def collect(run_dir: pathlib.Path, question: str, command: str) -> pathlib.Path:
     save_figure(run_dir, result / "learning.png")
     run = read_run(run_dir)
     tables = [summary(run), *(strength(entry) for entry in suites(run))]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
     facts = [
         f"Command: `{command}`",
         f"Code: commit {commit}; seeds: in config.json",
@@ -42,6 +39,9 @@ def collect(run_dir: pathlib.Path, question: str, command: str) -> pathlib.Path:
     ]
     parts = [f"# {question}", "  \n".join(facts), "![Learning](learning.png)"]
     parts += [markdown(table).replace(str(run_dir), run_dir.name) for table in tables]
+    notes = result / "notes.md"
+    if notes.exists():
+        parts.append(notes.read_text(encoding="utf-8").strip())
     (result / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return result
 
@@ -59,4 +59,5 @@ def markdown(table: Table) -> str:
 
 
 if __name__ == "__main__":
-    print(collect(pathlib.Path(sys.argv[1]), sys.argv[2], " ".join(sys.argv[3:])))
+    run_dir, commit, question, *command = sys.argv[1:]
+    print(collect(pathlib.Path(run_dir), commit, question, " ".join(command)))
