@@ -113,6 +113,8 @@ def summary(run: RunData) -> Table:
         ("Speed", f"{plies}, {simulations} (medians)"),
         ("Replay filled", number(run.column("replay/fill")[-1], "share")),
     ]
+    if config.get("init_from"):
+        rows.insert(2, ("Weights from", config["init_from"]))
     return Table(f"Run {run.path.resolve().name}", ("", ""), rows)
 
 

@@ -126,7 +126,7 @@ def targets(record: Record) -> Targets:
 
     steps, doubles = _pawns(pieces.pawns & own & free, theirs, empty)
     steps, doubles = steps & threat.answers, doubles & threat.answers
-    promotions = Bits(*(word[np.array([0, 1, 7])] for word in steps & rank(8)))
+    promotions = Bits(*(jnp.concatenate([word[:2], word[7:]]) for word in steps & rank(8)))
     king = shift(own & pieces.kings, DIRECTIONS) & ~own & ~threat.danger
     near = steps | _en_passant(record) | king
     far = doubles | _castling(record, empty & ~threat.danger, empty, threat)
@@ -219,7 +219,10 @@ NUM_WORDS = len(LABEL_TERMS)
 
 
 def slots(found: Targets, num_slots: int) -> Moves:
-    """The labels of all targets, one to a slot, -1 behind them."""
+    """The labels of all targets, one to a slot, -1 behind them.
+
+    Lowered for a TPU, a ply of a batch holds no scatter and one gather, of one number per position.
+    """
     words = jnp.concatenate(found.squares)
     distances = [jnp.concatenate(bits) for bits in found.distances]
     # A running sum as a product: exact in the lowest precision, as all counts are at most 32.
@@ -229,22 +232,41 @@ def slots(found: Targets, num_slots: int) -> Moves:
     count = ends[-1]
 
     slot = jnp.arange(num_slots, dtype=jnp.int32)
-    word = jnp.zeros_like(slot)
-    for end in ends[:-1]:  # Unrolled: XLA's reductions on the CPU take eighty times as long.
-        word = word + (end <= slot)
-    bit = nth_bit(_take(words, word), slot - _take(starts, word))
-    distance = sum(
-        ((_take(mask, word) >> bit) & 1).astype(jnp.int32) << power
-        for power, mask in enumerate(distances)
+    terms = [jnp.asarray(column) for column in LABEL_TERMS.T]
+    word, start, *masks, constant, factor = lax.platform_dependent(
+        slot, ends, [words, starts, *distances, *terms], tpu=by_sums, default=by_index
     )
-    constant, factor = (_take(jnp.asarray(column), word) for column in LABEL_TERMS.T)
+    bit = nth_bit(word, slot - start)
+    distance = sum(
+        ((mask >> bit) & 1).astype(jnp.int32) << power for power, mask in enumerate(masks)
+    )
     labels = NUM_PLANES * bit.astype(jnp.int32) + constant + factor * distance
     return Moves(labels=jnp.where(slot < count, labels, -1).astype(jnp.int16), count=count)
 
 
-def _take(words: Shaped[Array, "W"], index: Int[Array, "S"]) -> Shaped[Array, "S"]:
-    """Entries of an array by indices that are known to lie inside it."""
-    return words.at[index].get(mode="promise_in_bounds")
+def by_index(
+    slot: Int[Array, "S"], ends: Int[Array, "W"], columns: list[Shaped[Array, "W"]]
+) -> list[Shaped[Array, "S"]]:
+    """For each slot and column, the entry of the word in which the slot lies, by gathers."""
+    word = jnp.zeros_like(slot)
+    for end in ends[:-1]:  # Unrolled: XLA's reductions on the CPU take eighty times as long.
+        word = word + (end <= slot)
+    return [column.at[word].get(mode="promise_in_bounds") for column in columns]
+
+
+def by_sums(
+    slot: Int[Array, "S"], ends: Int[Array, "W"], columns: list[Shaped[Array, "W"]]
+) -> list[Shaped[Array, "S"]]:
+    """The same without gathers, which a TPU would make one by one: the first entry, and the step to
+    the next one for every word that ends before the slot."""
+    found = [jnp.broadcast_to(column[0], slot.shape) for column in columns]
+    for word, end in enumerate(ends[:-1]):
+        behind = end <= slot
+        found = [
+            entry + jnp.where(behind, column[word + 1] - column[word], 0)
+            for entry, column in zip(found, columns, strict=True)
+        ]
+    return found
 
 
 def nth_bit(words: UInt32[Array, "*b"], n: Int[Array, "*b"]) -> UInt32[Array, "*b"]:
