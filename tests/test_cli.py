@@ -142,7 +142,8 @@ def test_a_preset_is_trained_as_it_stands(preset, trained, tmp_path, monkeypatch
     (tmp_path / "runs" / "tiny").mkdir(parents=True)
     cli.main(["train", str(preset), "--no-evaluate", "--devices", "1", "--init-from", "other"])
     assert trained[1][1] == "runs/tiny-2"
-    assert trained[1][2] == Options(init_from="other", devices=1)
+    assert trained[1][0] == dataclasses.replace(CONFIG, init_from="other")
+    assert trained[1][2] == Options(devices=1)
 
 
 MISTAKES = {
