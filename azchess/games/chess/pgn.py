@@ -39,8 +39,6 @@ DERIVED = ("Result", "SetUp", "FEN", "Variant")
 CHESS960 = ("chess960", "chess 960", "fischerandom", "fischerrandom", "fischer random")
 STANDARD = ("standard", "chess", "classical", "normal", "from position")
 """Names of variants in lower case."""
-SIDES = (chess.STARTING_FEN.replace(" w ", " b "), chess.STARTING_FEN)
-"""A position with black to move, and one with white."""
 COLUMNS = 79
 """The longest line that is written."""
 
@@ -256,20 +254,23 @@ def _variant(chess960: bool) -> str:
     return "Chess960" if chess960 else "chess"
 
 
-@functools.lru_cache(maxsize=256)
-def _position(fen: str) -> Position:
-    record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([fen]))
-    return jax.tree.map(np.asarray, ChessGame().position(record))
+@functools.cache
+def _sides() -> tuple[Position, Position]:
+    """A position with black to move, and one with white; nobody may castle."""
+    records = records_from_fens([f"4k3/8/8/8/8/8/8/4K3 {side} - - 0 1" for side in "bw"])
+    game = ChessGame()
+    rows = [jax.tree.map(lambda leaf, row=row: leaf[row], records) for row in range(2)]
+    black, white = (jax.tree.map(np.asarray, game.position(row)) for row in rows)
+    return black, white
 
 
 def _label(board: chess.Board, move: chess.Move) -> int:
-    """The label of a legal move.
+    """The label of a legal move, by its squares and by who moves: any position will do.
 
-    It depends on the squares and on who moves, so that any position will do, but for castling in
-    Chess960, where the label depends on the rooks.
+    python-chess writes castling as our rules do: the king's two steps, in Chess960 its way to the
+    rook's square.
     """
-    rooks_matter = board.chess960 and board.is_castling(move)
-    return move_to_label(_position(board.fen() if rooks_matter else SIDES[board.turn]), move)
+    return move_to_label(_sides()[board.turn], move)
 
 
 def _number(board: chess.Board, always: bool) -> str:
