@@ -48,8 +48,8 @@ def parse_material(text: str) -> Material:
         promoted = sum(max(0, side.count(piece) - most) for piece, most in AT_START.items())
         if len(side) > 16 or side.count("P") + promoted > 8:
             raise ValueError(
-                f"material {text!r}: {side} is impossible: a side has 16 men at most, its pawns and "
-                "promoted pieces are 8 together at most"
+                f"material {text!r}: {side} is impossible: a side has 16 men at most, and its "
+                "pawns and promoted pieces are 8 together at most"
             )
     return Material(*match.groups())
 
@@ -122,11 +122,11 @@ def _squares(men: Material, random: np.random.Generator) -> Int[np.ndarray, "M K
     letters = np.array(list(men.white + men.black))
     pawns = np.flatnonzero(letters == "P")
     others = np.flatnonzero(letters != "P")
-    order = random.random((BATCH, 64), np.float32)
-    edge = np.isin(np.arange(64) % 8, (0, 7))
-    chosen = np.argsort(np.where(edge, np.float32(2), order), axis=1)[:, : len(pawns)]
-    order = random.random((BATCH, 64), np.float32)
-    np.put_along_axis(order, chosen, np.float32(2), axis=1)
+    edge, last = np.isin(np.arange(64) % 8, (0, 7)), 2.0
+    order = np.where(edge, last, random.random((BATCH, 64)))
+    chosen = np.argsort(order, axis=1)[:, : len(pawns)]
+    order = random.random((BATCH, 64))
+    np.put_along_axis(order, chosen, last, axis=1)
     squares = np.empty((BATCH, len(letters)), np.int64)
     squares[:, pawns] = chosen
     squares[:, others] = np.argsort(order, axis=1)[:, : len(others)]
