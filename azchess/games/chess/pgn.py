@@ -304,7 +304,7 @@ def _movetext(game: GameRecord, board: chess.Board) -> Iterator[str]:
     if any("}" in comment for comment in comments):
         raise ValueError("a comment cannot be written in PGN: it holds a closing brace")
     if comments[0]:
-        yield f"{{ {comments[0]} }}"
+        yield f"{{{comments[0]}}}"
     again = True
     for ply, label in enumerate(game.labels):
         moves = {_label(board, move): move for move in board.legal_moves}
@@ -314,5 +314,5 @@ def _movetext(game: GameRecord, board: chess.Board) -> Iterator[str]:
         board.push(moves[label])
         again = bool(comments[ply + 1])
         if again:
-            yield f"{{ {comments[ply + 1]} }}"
+            yield f"{{{comments[ply + 1]}}}"
     yield game.result
