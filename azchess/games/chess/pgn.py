@@ -85,7 +85,7 @@ class GameRecord:
         for name, value in self.headers.items():
             if name in DERIVED:
                 raise ValueError(f"header {name}: is not given, but written from the other fields")
-            if not HEADER.fullmatch(name) or "\n" in value:
+            if not HEADER.fullmatch(name) or re.search(r"[\r\n]", value):
                 raise ValueError(f'header {name!r}: {value!r} cannot be written as [Name "text"]')
 
 
@@ -125,8 +125,8 @@ def stack_labels(games: Sequence[GameRecord]) -> Int16[np.ndarray, "T B"]:
 def games_to_pgn(games: Iterable[GameRecord]) -> str:
     """Games in PGN's export format, with an empty line behind each.
 
-    Read again, they are the same records. Raises ValueError for a label that is not a legal move,
-    and for a comment that holds a closing brace.
+    Records that were read are the same after writing and reading. Raises ValueError for a label
+    that is not a legal move, and for a comment that holds a closing brace.
     """
     return "".join(_written(game) for game in games)
 
@@ -178,6 +178,8 @@ class _Reader:
 
     def finish(self, result: str) -> tuple[GameRecord, chess.Board]:
         """The game, and the board after its last move; Result and the last word must agree."""
+        if not self.begun:
+            raise ValueError(f"{result} stands alone, without headers or moves")
         board = self.board or self._start()
         header = self.headers.get("Result", "*").replace("?", "*")
         if "*" not in (header, result) and header != result:
@@ -246,12 +248,9 @@ def _board(fen: str, chess960: bool) -> chess.Board:
     except ValueError as error:
         raise ValueError(f"{fen!r} is not a FEN: {error}") from error
     if not board.is_valid():
-        raise ValueError(f"{fen!r} is not a legal position of {_variant(chess960)}")
+        variant = "Chess960" if chess960 else "chess"
+        raise ValueError(f"{fen!r} is not a legal position of {variant}")
     return board
-
-
-def _variant(chess960: bool) -> str:
-    return "Chess960" if chess960 else "chess"
 
 
 @functools.cache
@@ -307,11 +306,11 @@ def _movetext(game: GameRecord, board: chess.Board) -> Iterator[str]:
         yield f"{{{comments[0]}}}"
     again = True
     for ply, label in enumerate(game.labels):
-        moves = {_label(board, move): move for move in board.legal_moves}
-        if label not in moves:
+        move = next((move for move in board.legal_moves if _label(board, move) == label), None)
+        if move is None:
             raise ValueError(f"label {label} at ply {ply} is not a legal move in {board.fen()}")
-        yield from filter(None, [_number(board, again), board.san(moves[label])])
-        board.push(moves[label])
+        yield from filter(None, [_number(board, again), board.san(move)])
+        board.push(move)
         again = bool(comments[ply + 1])
         if again:
             yield f"{{{comments[ply + 1]}}}"

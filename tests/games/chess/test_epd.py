@@ -79,7 +79,7 @@ def test_books_of_any_kind_give_positions(tmp_path):
     (tmp_path / "a.epd.gz").write_bytes(gzip.compress(f"{EPD} id 1;\r\n{START}\r\n".encode()))
     assert book_fens(tmp_path / "a.epd.gz") == (f"{EPD} 0 1", START)
     with zipfile.ZipFile(tmp_path / "book.zip", "w") as archive:
-        archive.writestr("book.PGN", "1. e4 e5 * *")
+        archive.writestr("book.PGN", '1. e4 e5 *\n[Event "Empty"]\n*')
     after = "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
     assert book_fens(tmp_path / "book.zip") == (after, START)
     (tmp_path / "empty.txt").write_text("# nothing\n")

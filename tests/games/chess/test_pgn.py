@@ -203,12 +203,9 @@ def test_castling_in_chess960_is_the_king_s_way_to_its_rook():
 
 @pytest.mark.fast
 def test_games_without_headers_are_told_apart_by_their_results():
-    games = list(parse_games("1. e4 e5 1/2-1/2 1. d4 0-1\n\n{ nothing } *"))
-    assert [(len(game.labels), game.result) for game in games] == [
-        (2, "1/2-1/2"),
-        (1, "0-1"),
-        (0, "*"),
-    ]
+    games = list(parse_games("1. e4 e5 1/2-1/2 1. d4 0-1\n\n1. c4 *\n"))
+    assert [len(game.labels) for game in games] == [2, 1, 1]
+    assert [game.result for game in games] == ["1/2-1/2", "0-1", "*"]
 
 
 @pytest.mark.fast
@@ -224,6 +221,7 @@ def test_games_without_headers_are_told_apart_by_their_results():
         ("1. e4 (1. d4 *", "a variation is not closed"),
         ("1. e4 e5) *", "a variation is closed that was not opened"),
         ("1. e4 e5", r"\(line 3\): the file ends before the game has a result"),
+        ("{ nothing } 1-0", "1-0 stands alone, without headers or moves"),
         ('[Event "A"]', "the file ends before the game has a result"),
         ('[Event "A"]\n\n[Event "B"]\n\n1. e4 *', "this one has no result at its end"),
         ('[Event "A"]\n\n1. e4\n\n[Event "B"]\n\n1. e4 *', "this one has no result at its end"),
