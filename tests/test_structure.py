@@ -32,7 +32,7 @@ FLOORS = {
 
 ONLY_IN = {
     # python-chess is under the GPL: only where notation, tables and engines are spoken to.
-    "chess": {"games/chess/notation.py", "games/chess/san.py"},
+    "chess": {f"games/chess/{name}.py" for name in ("epd", "notation", "pgn", "san")},
     "matplotlib": {"runs/report.py"},
     "orbax": {"runs/checkpoint.py"},
     "tyro": {"cli.py"},

@@ -1,8 +1,6 @@
-"""Where games begin: the standard start, a list of positions, or endings near mate."""
+"""Where games begin: the game's own start, positions of a list or a book, or of an ending."""
 
 import dataclasses
-import pathlib
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax
@@ -12,7 +10,9 @@ from jaxtyping import Array, Bool, Int, Int16
 
 from azchess.evaluation.endings import ending_records
 from azchess.evaluation.oracles import DRAWN, Tablebase, tablebase
-from azchess.games.chess import ChessGame, records_from_fens
+from azchess.games.chess import ChessGame, records_from_fens, to_fen
+from azchess.games.chess.books import book_fens
+from azchess.games.chess.sampling import parse_material, sample_positions
 from azchess.games.game import Game, Record
 from azchess.learning.selfplay import Starts
 
@@ -29,19 +29,19 @@ class StandardStart:
 
 @dataclasses.dataclass(frozen=True)
 class FenStarts:
-    """Chess games begin at a position drawn from a list."""
+    """Chess games begin at a position drawn from a list or a book of openings."""
 
     fens: tuple[str, ...] = ()
     """Positions in FEN."""
     path: str | None = None
-    """A file with one FEN per line, besides `fens`."""
+    """A file of further positions: FEN or EPD, one to a line, or PGN, whose games' last positions
+    are meant; also as .gz or .zip."""
 
     def read(self) -> "FenStarts":
         """The same starts without a file, so that a run's config holds all that it needs."""
         if self.path is None:
             return self
-        lines = pathlib.Path(self.path).read_text(encoding="utf-8").splitlines()
-        return FenStarts(fens=(*self.fens, *(line.strip() for line in lines if line.strip())))
+        return FenStarts(fens=(*self.fens, *book_fens(self.path)))
 
     def pool(self, game: Game) -> Starts:
         """The positions as records; raises ValueError for a FEN that is no legal position."""
@@ -50,7 +50,7 @@ class FenStarts:
         if not fens:
             raise ValueError("starts.fens is empty and starts.path names no file")
         records = records_from_fens(fens)
-        check_starts(game, fens, records)
+        check_starts(game, records)
         return Starts(records=records)
 
 
@@ -125,10 +125,51 @@ def takes_the_piece(squares: Int16[np.ndarray, "M 3"]) -> Bool[np.ndarray, "M"]:
     return near & ~guarded
 
 
-StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts
+@dataclasses.dataclass(frozen=True)
+class MaterialStarts:
+    """Chess games begin at random legal positions of an ending, such as king and rook v king and
+    pawn: see `azchess.games.chess.sampling.sample_positions`."""
+
+    materials: tuple[str, ...] = ("KRvKP",)
+    """Endings, white's men first: KQvK, KRvKP, KBNvK, KRPPvKRP."""
+    count: int = 100_000
+    """Positions in the pool, an equal share of each ending."""
+    seed: int = 0
+    """Other seeds draw other positions."""
+    either_side: bool = True
+    """Whether black may be to move; otherwise always white."""
+
+    def __post_init__(self) -> None:
+        if not self.materials:
+            raise ValueError("starts.materials is empty: KQvK and KRvKP are endings")
+        for material in self.materials:
+            parse_material(material)
+        if self.count < len(self.materials):
+            raise ValueError(
+                f"starts.count = {self.count}: must be at least 1 for each of "
+                f"{len(self.materials)} materials"
+            )
+
+    def pool(self, game: Game) -> Starts:
+        """The positions as records, the endings mixed."""
+        chess = require_chess(game, self)
+        ends = np.linspace(0, self.count, len(self.materials) + 1).astype(int)
+        records = [
+            sample_positions(chess, material, size, (self.seed, index), self.either_side)
+            for index, (material, size) in enumerate(
+                zip(self.materials, np.diff(ends).tolist(), strict=True)
+            )
+        ]
+        order = np.random.default_rng(self.seed).permutation(self.count)
+        pool = jax.tree.map(lambda *x: jnp.concatenate(x)[order], *records)
+        check_starts(game, pool)
+        return Starts(records=pool)
 
 
-def check_starts(game: Game, names: Sequence[str], records: Record) -> None:
+StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts | MaterialStarts
+
+
+def check_starts(game: Game, records: Record) -> None:
     """Raises ValueError for a start that is over already, or has too many moves for the slots."""
 
     def look(record: Record) -> tuple[Array, Array]:
@@ -136,18 +177,22 @@ def check_starts(game: Game, names: Sequence[str], records: Record) -> None:
         moves = game.moves(position)
         return game.status(position, moves).over, moves.count
 
-    over, count = jax.jit(jax.vmap(look))(records)
-    for name, ended, moves in zip(names, over.tolist(), count.tolist(), strict=True):
-        if ended:
-            raise ValueError(f"starts: the game is over already in {name}")
-        if moves > game.num_slots:
-            raise ValueError(
-                f"starts: {name} has {moves} legal moves, more than game.num_slots = "
-                f"{game.num_slots}"
-            )
+    over, count = (np.asarray(column) for column in jax.jit(jax.vmap(look))(records))
+    wrong = np.flatnonzero(over | (count > game.num_slots))
+    if not len(wrong):
+        return
+    first = wrong[0]
+    fen = to_fen(game.position(jax.tree.map(lambda leaf: leaf[first], records)))
+    if over[first]:
+        raise ValueError(f"starts: the game is over already in {fen}")
+    raise ValueError(
+        f"starts: {fen} has {count[first]} legal moves, more than game.num_slots = {game.num_slots}"
+    )
 
 
-def require_chess(game: Game, asked: object) -> None:
-    """Raises ValueError where starts or suites that only chess has are asked of another game."""
+def require_chess(game: Game, asked: object) -> ChessGame:
+    """The game as chess; raises ValueError where starts or suites that only chess has are asked of
+    another game."""
     if not isinstance(game, ChessGame):
         raise ValueError(f"{type(asked).__name__}: only for chess, not for {game.name}")
+    return game
