@@ -320,6 +320,39 @@ def test_a_position_takes_at_most_1200_bytes_with_eight_boards_and_keeps_its_typ
     )
 
 
+@functools.partial(jax.jit, static_argnums=(0, 2, 3))
+def random_play(game: ChessGame, key, batch: int, plies: int):
+    """Records and hashes `[plies, batch]` of random games, which begin anew where they end."""
+
+    def ply(positions, key):
+        found = jax.vmap(game.moves)(positions)
+        slots = jax.random.randint(key, (batch,), 0, jnp.maximum(found.count, 1))
+        labels = jnp.take_along_axis(found.labels, slots[:, None], axis=1)[:, 0]
+        after = jax.vmap(game.step)(positions, labels.astype(jnp.int32))
+        fresh = jax.vmap(game.init)(jax.random.split(key, batch))
+
+        def kept(old, new):
+            ended = (found.count == 0).reshape(batch, *[1] * (old.ndim - 1))
+            return jnp.where(ended, new, old)
+
+        return jax.tree.map(kept, after, fresh), (positions.now, positions.hash)
+
+    first = jax.vmap(game.init)(jax.random.split(key, batch))
+    return jax.lax.scan(ply, first, jax.random.split(key, plies))[1]
+
+
+@pytest.mark.slow
+def test_a_million_different_positions_have_different_hashes():
+    records, hashes = random_play(CHESS960, jax.random.key(0), 4096, 300)
+    facts = [records.castling, records.en_passant, records.black]
+    words = np.stack([*np.asarray(records.board).reshape(-1, 8).T, *map(np.ravel, facts)], axis=1)
+    rows = np.ascontiguousarray(words.astype(np.uint32)).view("V44").ravel()
+    names = np.ascontiguousarray(hashes).reshape(-1, 2).view(np.uint64).ravel()
+    distinct, first = np.unique(rows, return_index=True)
+    assert len(distinct) > 1_000_000
+    assert len(np.unique(names[first])) == len(distinct)
+
+
 @pytest.mark.slow
 def test_a_move_is_the_same_without_compilation():
     position = from_fen(FENS[5])
