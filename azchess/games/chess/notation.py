@@ -135,14 +135,15 @@ def move_to_label(position: Position, move: chess.Move, game: ChessGame | None =
 def _castling_target(position: Position, origin: int, target: int, chess960: bool) -> int:
     """Where a castling king goes in the game's own notation; other moves' targets unchanged."""
     rooks = [8 * file for file in range(8) if int(position.now.castling) >> file & 1]
-    diagonal, straight, short, own = (_bit(position.now, plane, origin) for plane in range(4))
-    if not (diagonal and short and own and not straight and rooks and origin % 8 == 0):
+    if not rooks or origin % 8 or target % 8:
+        return target
+    piece = _piece(jax.tree.map(np.asarray, position.now), origin)
+    if piece is None or piece.piece_type != chess.KING:
         return target
     if not chess960:
         return origin + (16 if target > origin else -16) if target in rooks else target
-    same_side = [rook for rook in rooks if (rook > origin) == (target > origin)]
-    leaps = target % 8 == 0 and abs(target - origin) > 8
-    return same_side[0] if leaps and same_side else target
+    towards = [rook for rook in rooks if (rook > origin) == (target > origin)]
+    return towards[0] if towards and abs(target - origin) > 8 else target
 
 
 def _our_square(square: int, black: bool) -> int:
@@ -155,13 +156,9 @@ def _chess_square(square: int, black: bool) -> int:
     return 8 * (square % 8 ^ (7 if black else 0)) + square // 8
 
 
-def _bit(record: Record, plane: int, square: int) -> bool:
-    return bool(int(record.board[plane, square // 32]) >> (square % 32) & 1)
-
-
 def _piece(record: Record, square: int) -> chess.Piece | None:
     """The piece on one of our squares."""
-    bits = [_bit(record, plane, square) for plane in range(4)]
+    bits = [bool(word >> (square % 32) & 1) for word in record.board[:, square // 32]]
     piece = PIECE_OF_CODE.get((bits[0], bits[1], bits[2]))
     return None if piece is None else chess.Piece(piece, bits[3] != (int(record.ply) % 2 == 1))
 

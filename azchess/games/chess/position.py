@@ -118,7 +118,7 @@ STANDARD = 518
 
 
 @cache
-def first_ranks() -> tuple[tuple[str, ...], ...]:
+def _first_ranks() -> tuple[tuple[str, ...], ...]:
     """The pieces on the first rank, file by file, in each of the 960 starts of Chess960.
 
     By Scharnagl's numbers: the lowest digit places the bishop on a light square, the next the one
@@ -145,11 +145,11 @@ def _free(pieces: Container[int]) -> list[int]:
 @cache
 def _starts() -> tuple[UInt32[np.ndarray, "960 4 2"], UInt16[np.ndarray, "960"]]:
     """The packed boards and the castling rights of the 960 starts."""
-    codes = np.array([[(*CODES[piece], False) for piece in rank] for rank in first_ranks()])
+    codes = np.array([[(*CODES[piece], False) for piece in rank] for rank in _first_ranks()])
     ends, pawns = codes.transpose(0, 2, 1) * 0b10000001, np.array([0, 0, 0b01000010, 0])
     own = np.array([0, 0, 0, 0b00000011])
     files = (ends + (pawns + own)[:, None]).astype("<u4").reshape(960, 4, 2, 4)
-    rooks = np.array([[piece == "rook" for piece in rank] for rank in first_ranks()])
+    rooks = np.array([[piece == "rook" for piece in rank] for rank in _first_ranks()])
     rights = (rooks * (0x101 << np.arange(8))).sum(axis=1)
     boards = (files << (8 * np.arange(4, dtype=np.uint32))).sum(axis=-1, dtype=np.uint32)
     return boards, rights.astype(np.uint16)
