@@ -66,7 +66,9 @@ def at(square: Int[Array, "*b"]) -> Bits:
     return Bits(jnp.where(index < 32, bit, zero), jnp.where((index >> 5) == 1, bit, zero))
 
 
-def span(one: UInt32[Array, "*a"], other: UInt32[Array | np.ndarray, "*b"]) -> UInt32[Array, "*c"]:
+def span(
+    one: UInt32[Array | np.ndarray, "*a"], other: UInt32[Array | np.ndarray, "*b"]
+) -> UInt32[Array | np.ndarray, "*c"]:
     """From one file to another, both among them, as bits."""
     return ((2 * one - 1) ^ (2 * other - 1)) | one | other
 

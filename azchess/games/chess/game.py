@@ -47,11 +47,8 @@ class ChessGame(Game):
     num_labels = labels.NUM_LABELS
 
     def __post_init__(self) -> None:
-        least = {"num_slots": 1, "num_boards": 1, "max_plies": 1, "memory": 1} | {
-            "repetition": 2,
-            "quiet_plies": 1,
-        }
-        for field, bound in least.items():
+        least = {"num_slots": 1, "num_boards": 1, "max_plies": 1, "memory": 1, "quiet_plies": 1}
+        for field, bound in (least | {"repetition": 2}).items():
             value = getattr(self, field)
             if value is not None and value < bound:
                 raise ValueError(f"ChessGame.{field} is {value}, but must be at least {bound}")

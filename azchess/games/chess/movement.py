@@ -46,7 +46,7 @@ REVERSED = np.roll(DIRECTIONS, 4, axis=0)
 PAWN_ATTACKS = PROMOTIONS[1:]
 RIGHT, LEFT = 2, 6
 """The two of the eight `DIRECTIONS` in which a king castles."""
-C, D, F, G = (np.uint32(1 << file) for file in (2, 3, 5, 6))
+C, D, E, F, G = (np.uint32(1 << file) for file in range(2, 7))
 """Files as bits, where castling brings king and rook."""
 
 
@@ -208,15 +208,10 @@ def _castling(
     attacked. A rook that shields the king from an attack along the first rank is pinned.
     """
     lane = np.arange(8)
-    king, occupied, danger, pinned = (
-        first_rank(squares)
-        for squares in (
-            pieces.own & pieces.kings,
-            pieces.own | pieces.theirs,
-            threat.danger,
-            union(threat.pinned),
-        )
-    )
+    pinned, danger = first_rank(union(threat.pinned)), first_rank(threat.danger)
+    occupied = first_rank(pieces.own | pieces.theirs)
+    # In standard chess a king with rights stands on e1, which makes constants of the ways.
+    king = first_rank(pieces.own & pieces.kings) if chess960 else np.array(E)
     rooks = (castling & 0xFF).astype(jnp.uint32)
     rook = jnp.where(lane == RIGHT, rooks & ~(king - 1), 0)
     rook = jnp.where(lane == LEFT, rooks & (king - 1), rook)
