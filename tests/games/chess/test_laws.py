@@ -224,6 +224,9 @@ def test_positions_differ_in_identity_by_pieces_mover_castling_and_legal_en_pass
     assert (names[2] == names[0]).all()
     assert len({tuple(name) for name in names[[0, 3, 4, 5, 6, 7]].tolist()}) == 6
     assert (names[8] == names[9]).all()
+    rooks = ["RR1K2RR w GB - 0 1", "RR1K2RR w HB - 0 1", "RR1K2RR w GA - 0 1"]
+    records = records_from_fens([f"4k3/8/8/8/8/8/8/{fen}" for fen in rooks], CHESS960)
+    assert len({tuple(name) for name in np.asarray(jax.vmap(identity)(records)).tolist()}) == 3
 
 
 def test_the_start_position_counts_for_threefold_repetition():
