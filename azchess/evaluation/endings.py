@@ -39,7 +39,7 @@ def ending_records(
     size = len(squares)
     return Record(
         board=jnp.asarray(board),
-        castling=jnp.zeros(size, jnp.uint8),
+        castling=jnp.zeros(size, jnp.uint16),
         en_passant=jnp.zeros(size, jnp.int8),
         repetitions=jnp.ones(size, jnp.int8),
         clock=jnp.zeros(size, jnp.int16),

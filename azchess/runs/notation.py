@@ -131,10 +131,10 @@ class ChessNotation(Notation):
         return chess.to_fen(position)
 
     def parse(self, position: Position, text: str) -> int:
-        return san.parse_move(position, text)
+        return san.parse_move(position, text, self.game)
 
     def name(self, position: Position, label: int) -> str:
-        return san.san(position, label)
+        return san.san(position, label, self.game)
 
     def board(
         self, position: Position, view: View, last: int | None, first_below: bool, letters: bool

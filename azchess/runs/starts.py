@@ -45,11 +45,11 @@ class FenStarts:
 
     def pool(self, game: Game) -> Starts:
         """The positions as records; raises ValueError for a FEN that is no legal position."""
-        require_chess(game, self)
+        game = require_chess(game, self)
         fens = self.read().fens
         if not fens:
             raise ValueError("starts.fens is empty and starts.path names no file")
-        records = records_from_fens(fens)
+        records = records_from_fens(fens, game)
         check_starts(game, records)
         return Starts(records=records)
 
@@ -191,8 +191,10 @@ def check_starts(game: Game, records: Record) -> None:
 
 
 def require_chess(game: Game, asked: object) -> ChessGame:
-    """The game as chess; raises ValueError where starts or suites that only chess has are asked of
-    another game."""
+    """The game, which is chess.
+
+    Raises ValueError where starts or suites that only chess has are asked of another game.
+    """
     if not isinstance(game, ChessGame):
         raise ValueError(f"{type(asked).__name__}: only for chess, not for {game.name}")
     return game

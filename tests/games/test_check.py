@@ -20,6 +20,7 @@ from azchess.games.toy import HashGame, Subtraction, subtraction
     [
         ChessGame(num_slots=40),
         ChessGame(num_boards=8, memory=128),
+        ChessGame(num_slots=40, chess960=True, repetition=5, quiet_plies=150),
         pgx_game("connect_four"),
         pgx_game("tic_tac_toe"),
         pgx_game("gardner_chess"),

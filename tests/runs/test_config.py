@@ -35,7 +35,7 @@ CONFIGS = {
         keep_every=10,
     ),
     "chess from positions": RunConfig(
-        game=ChessGame(num_slots=40, num_boards=2, max_plies=100, threefold=False, memory=8),
+        game=ChessGame(num_slots=40, num_boards=2, max_plies=100, repetition=None, memory=8),
         search=Gumbel(simulations=4, considered=2, rescale_values=True),
         starts=FenStarts(fens=("4k3/8/8/8/8/8/8/3QK3 w - - 0 1",)),
         first_reach=0.5,

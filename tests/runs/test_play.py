@@ -174,8 +174,8 @@ def test_fool_s_mate_is_announced(chess_run):
     [
         ("k7/8/1K6/8/8/8/8/2Q5 w - - 0 1", ["Qc7"], "Stalemate"),
         ("k7/8/8/8/8/8/1p6/1K6 w - - 0 1", ["Kxb2"], "Neither side can mate"),
-        ("k7/8/8/8/8/8/8/1K5R w - - 99 10", ["Rh2"], "Fifty moves"),
-        ("k7/8/8/8/8/8/8/1K5R w - - 0 1", ["Rh2", "Kb8", "Rh1", "Ka8"] * 2, "three times"),
+        ("k7/8/8/8/8/8/8/1K5R w - - 99 10", ["Rh2"], "50 moves"),
+        ("k7/8/8/8/8/8/8/1K5R w - - 0 1", ["Rh2", "Kb8", "Rh1", "Ka8"] * 2, "3 times"),
         ("k7/8/8/8/8/8/8/1K5R w - - 0 20", ["Rh2", "Kb8"], "cut after 40 plies"),
     ],
 )

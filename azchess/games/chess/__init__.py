@@ -10,7 +10,7 @@ from azchess.games.chess.notation import (
     to_board,
     to_fen,
 )
-from azchess.games.chess.position import Position, Record
+from azchess.games.chess.position import Position, Record, start
 
 __all__ = [
     "ChessGame",
@@ -21,6 +21,7 @@ __all__ = [
     "label_to_move",
     "move_to_label",
     "records_from_fens",
+    "start",
     "to_board",
     "to_fen",
 ]

@@ -52,12 +52,6 @@ class Bits(NamedTuple):
         return (lax.population_count(self.lo) + lax.population_count(self.hi)).astype(jnp.int32)
 
 
-def squares(*names: str) -> Bits:
-    """The set of the named squares ("e1"), as constants."""
-    mask = sum(1 << (8 * (ord(name[0]) - ord("a")) + int(name[1]) - 1) for name in names)
-    return Bits(jnp.uint32(mask & 0xFFFFFFFF), jnp.uint32(mask >> 32))
-
-
 def rank(number: int) -> Bits:
     """The eight squares of a rank, 1 being the mover's first, as constants."""
     word = jnp.uint32(EVERY_FILE << (number - 1))
@@ -70,6 +64,25 @@ def at(square: Int[Array, "*b"]) -> Bits:
     bit = jnp.uint32(1) << (index & 31)
     zero = jnp.uint32(0)
     return Bits(jnp.where(index < 32, bit, zero), jnp.where((index >> 5) == 1, bit, zero))
+
+
+def span(
+    one: UInt32[Array | np.ndarray, "*a"], other: UInt32[Array | np.ndarray, "*b"]
+) -> UInt32[Array | np.ndarray, "*c"]:
+    """From one file to another, both among them, as bits."""
+    return ((2 * one - 1) ^ (2 * other - 1)) | one | other
+
+
+def first_rank(sets: Bits) -> UInt32[Array, "*b"]:
+    """The files of the squares on the first rank, the a-file as the lowest bit."""
+    # The product brings bits 0, 8, 16 and 24 side by side to the top, without a carry.
+    lo, hi = (((word & EVERY_FILE) * 0x01020408 >> 24) & 0xF for word in sets)
+    return lo | (hi << 4)
+
+
+def on_first_rank(files: UInt32[Array, "*b"]) -> Bits:
+    """The squares of the first rank on these files, the way back."""
+    return Bits(*((word & 0xF) * 0x00204081 & EVERY_FILE for word in (files, files >> 4)))
 
 
 def union(sets: Bits) -> Bits:

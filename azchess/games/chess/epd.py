@@ -30,7 +30,7 @@ class EpdPosition:
     fen: str
     operations: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def labels(self, opcode: str) -> tuple[int, ...]:
+    def labels(self, opcode: str, game: ChessGame | None = None) -> tuple[int, ...]:
         """The labels of an opcode's moves, such as "bm"; none where the line does not have it.
 
         Raises ValueError for moves that are not legal here.
@@ -38,9 +38,10 @@ class EpdPosition:
         moves = self.operations.get(opcode, ())
         if not moves:
             return ()
-        record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([self.fen]))
-        position = ChessGame().position(record)
-        return tuple(parse_move(position, move) for move in moves)
+        game = ChessGame() if game is None else game
+        record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([self.fen], game))
+        position = game.position(record)
+        return tuple(parse_move(position, move, game) for move in moves)
 
 
 def read_positions(path: str | pathlib.Path) -> Iterator[EpdPosition]:

@@ -16,22 +16,30 @@ from azchess.games.game import Game, Moves, Status, Symmetries
 
 @dataclasses.dataclass(frozen=True)
 class ChessGame(Game):
-    """Chess by the laws of FIDE: fifty moves, threefold repetition and dead material are draws.
+    """Chess by the laws of FIDE, or Chess960; by default with the draws of a tournament.
 
     num_slots: the most legal moves of one position; 218 is the most that any game can reach,
         endings need fewer.
     num_boards: H, how many boards the network sees.
     max_plies: a game that is not over after so many plies is cut (truncated); None never cuts.
-    threefold: whether the third occurrence of a position ends the game as a draw.
-    memory: how many earlier positions are compared for repetitions; 100 are all that the
-        fifty-move rule lets happen.
+    chess960: games begin at one of the 960 starts, each as likely; a castling move is written as
+        the king's way to its rook (label and UCI), not as the king's two steps.
+    repetition: the occurrence of a position that ends the game as a draw: 3 as players claim it,
+        5 as an arbiter must stop it (9.6.1), None for no such rule.
+    quiet_plies: a draw after so many plies without a capture or a pawn move: 100 as players claim
+        it, 150 as an arbiter must stop it (9.6.2), None for no such rule.
+    memory: how many earlier positions are compared for repetitions; None stands for `quiet_plies`,
+        which is all that can be repeated (150 where there is no such rule). With fewer, repetitions
+        of older positions are missed, which endings can afford.
     """
 
     num_slots: int = 218
     num_boards: int = 1
     max_plies: int | None = None
-    threefold: bool = True
-    memory: int = 100
+    chess960: bool = False
+    repetition: int | None = 3
+    quiet_plies: int | None = 100
+    memory: int | None = None
 
     name = "chess"
     version = "1"
@@ -39,10 +47,16 @@ class ChessGame(Game):
     num_labels = labels.NUM_LABELS
 
     def __post_init__(self) -> None:
-        for field, least in (("num_slots", 1), ("num_boards", 1), ("memory", 1), ("max_plies", 1)):
+        least = {"num_slots": 1, "num_boards": 1, "max_plies": 1, "memory": 1, "quiet_plies": 1}
+        for field, bound in (least | {"repetition": 2}).items():
             value = getattr(self, field)
-            if value is not None and value < least:
-                raise ValueError(f"ChessGame.{field} is {value}, but must be at least {least}")
+            if value is not None and value < bound:
+                raise ValueError(f"ChessGame.{field} is {value}, but must be at least {bound}")
+
+    @property
+    def remembered(self) -> int:
+        """M, how many earlier positions are compared for repetitions."""
+        return self.memory or self.quiet_plies or 150
 
     @property
     def num_features(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -50,18 +64,20 @@ class ChessGame(Game):
         return features.num_features(self.num_boards)
 
     def init(self, key: PRNGKeyArray) -> Position:
-        """The start position; the key is not used."""
-        del key
+        """The start position; in Chess960 the key draws one of 960."""
+        if self.chess960:
+            return self.position(start(jax.random.randint(key, (), 0, 960)))
         return self.position(start())
 
     def step(self, position: Position, label: Int[Array, ""]) -> Position:
         """The position after a legal move, seen from the other player."""
         before = position.now
-        now = rules.play(before, label)
-        slot = jnp.arange(self.memory) == before.clock % self.memory
+        now = rules.play(before, label, self.chess960)
+        index = jnp.arange(self.remembered)
+        slot = index == before.clock % self.remembered
         seen = jnp.where(slot[:, None], position.hash, position.seen)
         name = rules.identity(now)
-        again = (seen == name).all(axis=-1) & (jnp.arange(self.memory) < now.clock)
+        again = (seen == name).all(axis=-1) & (index < now.clock)
         now = dataclasses.replace(now, repetitions=(1 + again.sum()).astype(jnp.int8))
         past = position.past
         if past is not None:
@@ -72,21 +88,23 @@ class ChessGame(Game):
 
     def moves(self, position: Position) -> Moves:
         """The legal moves; a position that is drawn by the rules still has them."""
-        return movement.slots(movement.targets(position.now), self.num_slots)
+        return movement.slots(movement.targets(position.now, self.chess960), self.num_slots)
 
     def ending(self, position: Position, moves: Moves) -> Int8[Array, ""]:
         """Why the game is over here, an `Ending`; mate and stalemate come before other draws."""
         now = position.now
         check = movement.threats(unpack(now.board)).check
-        capped = jnp.bool_(False) if self.max_plies is None else now.ply >= self.max_plies
-        repeated = (now.repetitions >= 3) if self.threefold else jnp.bool_(False)
+
+        def reached(count: Int[Array, ""], limit: int | None) -> Bool[Array, ""]:
+            return jnp.bool_(False) if limit is None else count >= limit
+
         reasons = [
             (Ending.CHECKMATE, (moves.count == 0) & check),
             (Ending.STALEMATE, moves.count == 0),
             (Ending.INSUFFICIENT_MATERIAL, rules.insufficient_material(now.board)),
-            (Ending.FIFTY_MOVES, now.clock >= 100),
-            (Ending.REPETITION, repeated),
-            (Ending.PLY_CAP, capped),
+            (Ending.FIFTY_MOVES, reached(now.clock, self.quiet_plies)),
+            (Ending.REPETITION, reached(now.repetitions, self.repetition)),
+            (Ending.PLY_CAP, reached(now.ply, self.max_plies)),
         ]
         first = jnp.int8(Ending.NONE)
         for reason, holds in reversed(reasons):
@@ -126,12 +144,12 @@ class ChessGame(Game):
             now=now,
             past=past,
             hash=rules.identity(now),
-            seen=jnp.zeros((self.memory, 2), jnp.uint32),
+            seen=jnp.zeros((self.remembered, 2), jnp.uint32),
         )
 
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         """One token `[64, 14 H + 6]` per square for records `[H]`; see `tokens.tokens`."""
-        return features.tokens(history)
+        return features.tokens(history, self.chess960)
 
     @property
     def geometry(self) -> Int16[np.ndarray, "A 3"]:

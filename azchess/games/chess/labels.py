@@ -2,8 +2,8 @@
 
 A label is `73 * from + plane`. Planes 0 to 8 promote to rook, bishop and knight (three each:
 straight ahead, capturing to the right, capturing to the left); planes 9 to 64 move like a queen,
-one plane per direction and distance, promotions to a queen and castling (as the king's two steps)
-among them; planes 65 to 72 jump like a knight.
+one plane per direction and distance, promotions to a queen and castling (as the king's two steps,
+or in Chess960 as its way to the rook's square) among them; planes 65 to 72 jump like a knight.
 """
 
 from functools import cache

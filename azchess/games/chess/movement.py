@@ -10,9 +10,20 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Int, Shaped, UInt32
+from jaxtyping import Array, Bool, Int, Shaped, UInt16, UInt32
 
-from azchess.games.chess.bitboard import FULL, Bits, at, common, rank, shift, squares, union
+from azchess.games.chess.bitboard import (
+    FULL,
+    Bits,
+    at,
+    common,
+    first_rank,
+    on_first_rank,
+    rank,
+    shift,
+    span,
+    union,
+)
 from azchess.games.chess.labels import (
     DIRECTIONS,
     JUMPS,
@@ -23,8 +34,6 @@ from azchess.games.chess.labels import (
 from azchess.games.chess.position import (
     FROM_LEFT,
     FROM_RIGHT,
-    OWN_KINGSIDE,
-    OWN_QUEENSIDE,
     Pieces,
     Record,
     unpack,
@@ -35,6 +44,10 @@ ON_DIAGONAL = np.arange(8) % 2 == 1
 """Which of the eight `DIRECTIONS` are a bishop's."""
 REVERSED = np.roll(DIRECTIONS, 4, axis=0)
 PAWN_ATTACKS = PROMOTIONS[1:]
+RIGHT, LEFT = 2, 6
+"""The two of the eight `DIRECTIONS` in which a king castles."""
+C, D, E, F, G = (np.uint32(1 << file) for file in range(2, 7))
+"""Files as bits, where castling brings king and rook."""
 
 
 class Threats(NamedTuple):
@@ -113,8 +126,9 @@ LANES = np.concatenate([DIRECTIONS, JUMPS, np.zeros((3, 2), int)])
 right and to the left, which do not slide."""
 
 
-def targets(record: Record) -> Targets:
-    """Where the mover's pieces may legally go."""
+def targets(record: Record, chess960: bool = False) -> Targets:
+    """Where the mover's pieces may legally go; to castle, the king goes two squares towards the
+    rook, in Chess960 to the rook's square."""
     pieces = unpack(record.board)
     own, theirs = pieces.own, pieces.theirs
     empty = ~(own | theirs)
@@ -128,14 +142,15 @@ def targets(record: Record) -> Targets:
     steps, doubles = steps & threat.answers, doubles & threat.answers
     promotions = Bits(*(jnp.concatenate([word[:2], word[7:]]) for word in steps & rank(8)))
     king = shift(own & pieces.kings, DIRECTIONS) & ~own & ~threat.danger
-    near = steps | _en_passant(record) | king
-    far = doubles | _castling(record, empty & ~threat.danger, empty, threat)
+    castles, by = _castling(record.castling, pieces, threat, chess960)
+    odd, twos, fours = (castles.where((by >> power & 1) != 0) for power in range(3))
+    near, far = steps | _en_passant(record) | king | odd, doubles | twos
     rook, bishop, knight = promotions, _down(promotions, 1), _down(promotions, 2)
 
     none, none3 = (Bits(*(jnp.zeros(n, jnp.uint32) for _ in range(2))) for n in (8, 3))
     found = Targets(
-        _lanes(near | far, none, rook | bishop | knight),
-        (_lanes(near, none, bishop), _lanes(far, none, knight), _lanes(none, none, none3)),
+        _lanes(near | far | fours, none, rook | bishop | knight),
+        (_lanes(near, none, bishop), _lanes(far, none, knight), _lanes(fours, none, none3)),
     )
     knights = Bits(*(jnp.broadcast_to(word, 8) for word in pieces.knights & own & ~bound))
     front = _lanes(by_direction(pieces, own) & free, knights, none3)
@@ -184,18 +199,30 @@ def _en_passant(record: Record) -> Bits:
     return target.where(((index == 1) & to_right) | ((index == 7) & to_left))
 
 
-def _castling(record: Record, safe: Bits, empty: Bits, threat: Threats) -> Bits:
-    """`[8]`: the king's target squares when it castles."""
+def _castling(
+    castling: UInt16[Array, ""], pieces: Pieces, threat: Threats, chess960: bool
+) -> tuple[Bits, Int[Array | np.ndarray, "8"]]:
+    """`[8]` each: the target square of a king that castles, and how many files away it is.
 
-    def may(right: int, path: Bits, gap: Bits) -> Bool[Array, ""]:
-        has = (record.castling & right) != 0
-        return has & ~(path & ~safe).any & ~(gap & ~empty).any & ~threat.check
-
-    short = may(OWN_KINGSIDE, squares("f1", "g1"), squares())
-    long = may(OWN_QUEENSIDE, squares("c1", "d1"), squares("b1"))
-    index = np.arange(8)
-    kingside = squares("g1").where((index == 2) & short)
-    return kingside | squares("c1").where((index == 6) & long)
+    All between king, rook and where they go must be empty, and no square on the king's way
+    attacked. A rook that shields the king from an attack along the first rank is pinned.
+    """
+    lane = np.arange(8)
+    pinned, danger = first_rank(union(threat.pinned)), first_rank(threat.danger)
+    occupied = first_rank(pieces.own | pieces.theirs)
+    # In standard chess a king with rights stands on e1, which makes constants of the ways.
+    king = first_rank(pieces.own & pieces.kings) if chess960 else np.array(E)
+    rooks = (castling & 0xFF).astype(jnp.uint32)
+    rook = jnp.where(lane == RIGHT, rooks & ~(king - 1), 0)
+    rook = jnp.where(lane == LEFT, rooks & (king - 1), rook)
+    king_goal, rook_goal = np.where(lane == RIGHT, G, C), np.where(lane == RIGHT, F, D)
+    way = span(king, king_goal)
+    blocked = (way | span(rook, rook_goal)) & occupied & ~(king | rook)
+    legal = (rook != 0) & ((blocked | (way & danger) | (rook & pinned)) == 0)
+    if not chess960:
+        return on_first_rank(jnp.where(legal, king_goal, 0)), np.full(8, 2)
+    distance = lax.population_count(span(king, rook)).astype(jnp.int32) - 1
+    return on_first_rank(jnp.where(legal, rook, 0)), distance
 
 
 def _label_terms() -> np.ndarray:

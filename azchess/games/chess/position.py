@@ -1,9 +1,13 @@
 """What one chess position is made of: a packed board, its rights, and what the draw rules need."""
 
+import itertools
+from collections.abc import Container
+from functools import cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int8, Int16, UInt8, UInt32
+import numpy as np
+from jaxtyping import Array, Bool, Int, Int8, Int16, UInt16, UInt32
 
 from azchess.games.chess.bitboard import Bits
 from azchess.pytree import pytree
@@ -26,21 +30,19 @@ CODES = {
 }
 """On which of the first three planes a piece stands."""
 
-OWN_KINGSIDE, OWN_QUEENSIDE, THEIR_KINGSIDE, THEIR_QUEENSIDE = 1, 2, 4, 8
-"""The bits of the castling rights."""
-
 FROM_LEFT, FROM_RIGHT = 8, 16
 """En passant may be played by the pawn to the left (file - 1), to the right, or by both."""
 
 
 @pytree
 class Record:
-    """One ply as replay keeps it, seen from the mover, in 39 bytes; all zeros is "no board"."""
+    """One ply as replay keeps it, seen from the mover, in 40 bytes; all zeros is "no board"."""
 
     board: UInt32[Array, "*b 4 2"]
     """32 bytes: planes `DIAGONAL`, `STRAIGHT`, `SHORT`, `OWN`, each 64 bits (see `bitboard`)."""
-    castling: UInt8[Array, "*b"]
-    """1 byte: the sum of the rights that remain (`OWN_KINGSIDE` and so on)."""
+    castling: UInt16[Array, "*b"]
+    """2 bytes: the files of the rooks that may still castle, the a-file lowest: the mover's in
+    bits 0 to 7, the opponent's in bits 8 to 15. A side has at most one on each side of its king."""
     en_passant: Int8[Array, "*b"]
     """1 byte: 0 where no en passant capture is legal, else the file (0 to 7) of the target square
     on the sixth rank plus `FROM_LEFT` and `FROM_RIGHT` for the pawns that may capture."""
@@ -59,10 +61,10 @@ class Record:
 
 @pytree
 class Position:
-    """A chess position with what its rules must remember: 847 bytes, 1,120 with eight boards.
+    """A chess position with what its rules must remember: 848 bytes, 1,128 with eight boards.
 
-    39 bytes the position, 8 its hash, 8 for each of the 100 earlier positions that can still be
-    repeated, 39 for each earlier board that the network sees.
+    40 bytes the position, 8 its hash, 8 for each of the 100 earlier positions that can still be
+    repeated, 40 for each earlier board that the network sees.
     """
 
     now: Record
@@ -111,17 +113,59 @@ def unpack(board: UInt32[Array, "*b 4 2"]) -> Pieces:
     )
 
 
-def start() -> Record:
-    """The start position."""
-    pieces = ["rook", "knight", "bishop", "queen", "king", "bishop", "knight", "rook"]
-    board = [[0, 0] for _ in range(4)]
-    for file, piece in enumerate(pieces):
-        for rank, kind in ((0, piece), (1, "pawn"), (6, "pawn"), (7, piece)):
-            for plane, on in enumerate((*CODES[kind], rank < 2)):
-                board[plane][file // 4] |= on << (8 * (file % 4) + rank)
+STANDARD = 518
+"""The number of the standard start position among those of Chess960."""
+
+
+@cache
+def _first_ranks() -> tuple[tuple[str, ...], ...]:
+    """The pieces on the first rank, file by file, in each of the 960 starts of Chess960.
+
+    By Scharnagl's numbers: the lowest digit places the bishop on a light square, the next the one
+    on a dark square, then the queen and the two knights on what is free; king between the rooks.
+    """
+    ranks = []
+    for number in range(960):
+        rest, light = divmod(number, 4)
+        rest, dark = divmod(rest, 4)
+        knights, queen = divmod(rest, 6)
+        pieces = {2 * light + 1: "bishop", 2 * dark: "bishop"}
+        pieces[_free(pieces)[queen]] = "queen"
+        free, pair = _free(pieces), list(itertools.combinations(range(5), 2))[knights]
+        pieces |= {free[place]: "knight" for place in pair}
+        pieces |= dict(zip(_free(pieces), ("rook", "king", "rook"), strict=True))
+        ranks.append(tuple(pieces[file] for file in range(8)))
+    return tuple(ranks)
+
+
+def _free(pieces: Container[int]) -> list[int]:
+    return [file for file in range(8) if file not in pieces]
+
+
+@cache
+def _starts() -> tuple[UInt32[np.ndarray, "960 4 2"], UInt16[np.ndarray, "960"]]:
+    """The packed boards and the castling rights of the 960 starts."""
+    codes = np.array([[(*CODES[piece], False) for piece in rank] for rank in _first_ranks()])
+    ends, pawns = codes.transpose(0, 2, 1) * 0b10000001, np.array([0, 0, 0b01000010, 0])
+    own = np.array([0, 0, 0, 0b00000011])
+    files = (ends + (pawns + own)[:, None]).astype("<u4").reshape(960, 4, 2, 4)
+    rooks = np.array([[piece == "rook" for piece in rank] for rank in _first_ranks()])
+    rights = (rooks * (0x101 << np.arange(8))).sum(axis=1)
+    boards = (files << (8 * np.arange(4, dtype=np.uint32))).sum(axis=-1, dtype=np.uint32)
+    return boards, rights.astype(np.uint16)
+
+
+def start(number: Int[Array, ""] | int = STANDARD) -> Record:
+    """The start position of a number (0 to 959) of Chess960; by default the standard one.
+
+    Raises ValueError for a Python integer outside 0 to 959; a traced number is taken to be right.
+    """
+    if isinstance(number, int) and not 0 <= number < 960:
+        raise ValueError(f"start position {number}: Chess960 has the numbers 0 to 959")
+    boards, rights = _starts()
     return Record(
-        board=jnp.array(board, jnp.uint32),
-        castling=jnp.uint8(15),
+        board=jnp.asarray(boards)[number],
+        castling=jnp.asarray(rights)[number],
         en_passant=jnp.int8(0),
         repetitions=jnp.int8(1),
         clock=jnp.int16(0),

@@ -5,7 +5,7 @@ import enum
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt32
+from jaxtyping import Array, Bool, Int, Int8, UInt16, UInt32
 
 from azchess.games.chess.bitboard import Bits, at, flip, halve, shift, union
 from azchess.games.chess.labels import DIRECTIONS, JUMPS, NUM_PLANES, PLANE_STEPS
@@ -16,22 +16,21 @@ from azchess.games.chess.position import (
     FROM_LEFT,
     FROM_RIGHT,
     OWN,
-    OWN_KINGSIDE,
-    OWN_QUEENSIDE,
     SHORT,
     STRAIGHT,
-    THEIR_KINGSIDE,
-    THEIR_QUEENSIDE,
     Record,
     unpack,
 )
 
-E1, A1, H1, A8, H8 = 32, 0, 56, 7, 63
+A1, C1, D1, F1, G1, H1 = 0, 16, 24, 40, 48, 56
 PLANE_OFFSETS = (8 * PLANE_STEPS[:, 0] + PLANE_STEPS[:, 1]).astype(np.int32)
 
 
-def play(record: Record, label: Int[Array, ""]) -> Record:
-    """The position after a legal move, seen from the other player; `repetitions` is left at 1."""
+def play(record: Record, label: Int[Array, ""], chess960: bool = False) -> Record:
+    """The position after a legal move, seen from the other player; `repetitions` is left at 1.
+
+    Castling is the king's two steps, in Chess960 its way to the rook's square.
+    """
     label = label.astype(jnp.int32)
     origin, plane = label // NUM_PLANES, label % NUM_PLANES
     target = origin + jnp.asarray(PLANE_OFFSETS)[plane]
@@ -40,9 +39,15 @@ def play(record: Record, label: Int[Array, ""]) -> Record:
     pawn, king = (pieces.pawns & source).any, (pieces.kings & source).any
     capture = (pieces.theirs & goal).any
     en_passant = pawn & ~capture & ((origin ^ target) >= 8)
-    castles = king & (jnp.abs(target - origin) == 16)
-    rook = at(jnp.where(target > origin, H1, A1)).where(castles)
-    rook_goal = at((origin + target) // 2).where(castles)
+    right = target > origin
+    if chess960:
+        castles = king & (pieces.own & goal).any
+        rook, king_goal = goal.where(castles), at(jnp.where(right, G1, C1))
+        goal = king_goal.where(castles) | goal.where(~castles)
+    else:
+        castles = king & (jnp.abs(target - origin) == 16)
+        rook = at(jnp.where(right, H1, A1)).where(castles)
+    rook_goal = at(jnp.where(right, F1, D1)).where(castles)
 
     # The planes of the piece that arrives: the one that left, or what the pawn becomes.
     promotes = pawn & ((target & 7) == 7)
@@ -66,7 +71,7 @@ def play(record: Record, label: Int[Array, ""]) -> Record:
     double = pawn & (target - origin == 2)
     return Record(
         board=board,
-        castling=_rights(record.castling, origin, target),
+        castling=_rights(record.castling, origin, target, king),
         en_passant=jnp.where(double, en_passant_captures(board, origin // 8), 0).astype(jnp.int8),
         repetitions=jnp.int8(1),
         clock=jnp.where(pawn | capture, 0, record.clock + 1).astype(jnp.int16),
@@ -75,17 +80,19 @@ def play(record: Record, label: Int[Array, ""]) -> Record:
 
 
 def _rights(
-    castling: UInt8[Array, ""], origin: Int[Array, ""], target: Int[Array, ""]
-) -> UInt8[Array, ""]:
-    """The castling rights after a move, seen from the other player."""
-    lost = jnp.where(origin == E1, OWN_KINGSIDE | OWN_QUEENSIDE, 0)
-    lost = (
-        lost | jnp.where(origin == H1, OWN_KINGSIDE, 0) | jnp.where(origin == A1, OWN_QUEENSIDE, 0)
-    )
-    lost = lost | jnp.where(target == H8, THEIR_KINGSIDE, 0)
-    lost = lost | jnp.where(target == A8, THEIR_QUEENSIDE, 0)
-    left = castling & ~lost.astype(jnp.uint8)
-    return (left >> 2) | ((left & 3) << 2)
+    castling: UInt16[Array, ""],
+    origin: Int[Array, ""],
+    target: Int[Array, ""],
+    king: Bool[Array, ""],
+) -> UInt16[Array, ""]:
+    """The castling rights after a move, seen from the other player.
+
+    They go with a move of the king, a move from the rook's square or a capture on it.
+    """
+    lost = jnp.where((origin & 7) == 0, 1 << (origin >> 3), 0)
+    lost = jnp.where(king, 0xFF, lost) | jnp.where((target & 7) == 7, 1 << (8 + (target >> 3)), 0)
+    left = castling & ~lost.astype(jnp.uint16)
+    return (left >> 8) | (left << 8)
 
 
 def en_passant_captures(board: UInt32[Array, "4 2"], file: Int[Array, ""]) -> Int8[Array, ""]:
@@ -111,9 +118,9 @@ def en_passant_captures(board: UInt32[Array, "4 2"], file: Int[Array, ""]) -> In
     return jnp.where(flags != 0, flags | file, 0).astype(jnp.int8)
 
 
-ZOBRIST = np.random.default_rng(9_2_3).integers(0, 2**32, (2, 272), dtype=np.uint32)
-"""Random keys of twice 32 bits: one for each bit of a packed board, then four castling rights, en
-passant on each of the eight files, the right to capture en passant at all, and black to move."""
+ZOBRIST = np.random.default_rng(9_2_3).integers(0, 2**32, (2, 288), dtype=np.uint32)
+"""Random keys of twice 32 bits: one for each bit of a packed board, for each rook that may castle,
+en passant on each of the eight files, the right to capture en passant at all, black to move."""
 
 
 def identity(record: Record) -> UInt32[Array, "2"]:
@@ -123,10 +130,10 @@ def identity(record: Record) -> UInt32[Array, "2"]:
     bits of the packed board, so a piece's key is the combination of its planes' keys.
     """
     board = (record.board.reshape(8, 1) >> jnp.arange(32, dtype=jnp.uint32)) & 1
-    rights = (record.castling >> jnp.arange(4, dtype=jnp.uint8)) & 1
+    rights = (record.castling >> jnp.arange(16, dtype=jnp.uint16)) & 1
     may = record.en_passant != 0
     file = may & (jnp.arange(8) == (record.en_passant & 7))
-    state = [rights != 0, file, may[None], record.black[None], jnp.zeros(2, bool)]
+    state = [rights != 0, file, may[None], record.black[None], jnp.zeros(6, bool)]
 
     def combined(on: Bool[Array, "n"], keys: UInt32[np.ndarray, "2 n"]) -> UInt32[Array, "2"]:
         return halve(jnp.where(on, keys, np.uint32(0)), lax.bitwise_xor)
@@ -148,7 +155,7 @@ def insufficient_material(board: UInt32[Array, "4 2"]) -> Bool[Array, ""]:
 
 
 class Ending(enum.IntEnum):
-    """Why a game is over."""
+    """Why a game is over; `FIFTY_MOVES` stands for the limit of quiet plies, whichever it is."""
 
     NONE = 0
     CHECKMATE = 1

@@ -3,6 +3,7 @@
 import difflib
 
 import chess
+from azchess.games.chess.game import ChessGame
 from azchess.games.chess.labels import geometry
 from azchess.games.chess.notation import label_to_move, move_to_label, to_board
 from azchess.games.chess.position import Position
@@ -14,17 +15,17 @@ OFFERED = 4
 """The most moves that are offered."""
 
 
-def parse_move(position: Position, text: str) -> int:
-    """The label of a move written in SAN or UCI, such as Nf3, g1f3, O-O or e8=Q.
+def parse_move(position: Position, text: str, game: ChessGame | None = None) -> int:
+    """The label of a move written in SAN or UCI, such as Nf3, g1f3, O-O, e1h1 or e8=Q.
 
     Raises ValueError that says why the move cannot be read or played, and which ones are close.
     """
-    board = to_board(position)
+    board = to_board(position, game)
     text = text.strip().rstrip("!?")
     if text.upper().replace("0", "O").rstrip("+#") in ("O-O", "O-O-O"):
         text = text.upper().replace("0", "O")
     try:
-        move = board.parse_san(text)
+        move = _uci(board, text) or board.parse_san(text)
     except chess.AmbiguousMoveError as error:
         target = text.rstrip("+#")[-2:]
         names = [board.san(move) for move in board.legal_moves]
@@ -37,12 +38,12 @@ def parse_move(position: Position, text: str) -> int:
         raise ValueError(f"{text!r} is not a move, as Nf3 or g1f3 are{close}") from error
     if not move:
         raise ValueError(f"{text!r}: a player may not pass")
-    return move_to_label(position, move)
+    return move_to_label(position, move, game)
 
 
-def san(position: Position, label: int) -> str:
+def san(position: Position, label: int, game: ChessGame | None = None) -> str:
     """A legal move in SAN, with + for check and # for mate."""
-    return to_board(position).san(label_to_move(position, label))
+    return to_board(position, game).san(label_to_move(position, label))
 
 
 def in_check(position: Position) -> bool:
@@ -76,16 +77,25 @@ def unicode_board(
 
 def ending_words(ending: int, position: Position, max_plies: int | None = None) -> str:
     """How a game ended (`Ending`), and its result."""
+    moves, times = int(position.now.clock) // 2, int(position.now.repetitions)
     winner, result = ("black", "0-1") if not position.black else ("white", "1-0")
     words = {
         Ending.CHECKMATE: f"Checkmate: {winner} wins, {result}",
         Ending.STALEMATE: "Stalemate: a draw, 1/2-1/2",
         Ending.INSUFFICIENT_MATERIAL: "Neither side can mate any more: a draw, 1/2-1/2",
-        Ending.FIFTY_MOVES: "Fifty moves without a capture or a pawn move: a draw, 1/2-1/2",
-        Ending.REPETITION: "The position has occurred three times: a draw, 1/2-1/2",
+        Ending.FIFTY_MOVES: f"{moves} moves without a capture or a pawn move: a draw, 1/2-1/2",
+        Ending.REPETITION: f"The position has occurred {times} times: a draw, 1/2-1/2",
         Ending.PLY_CAP: f"The game is cut after {max_plies} plies, without a result",
     }
     return words[Ending(ending)]
+
+
+def _uci(board: chess.Board, text: str) -> chess.Move | None:
+    """A legal move in UCI; None for other texts."""
+    try:
+        return board.parse_uci(text)
+    except ValueError:
+        return None
 
 
 def _why_not(board: chess.Board, text: str) -> str:

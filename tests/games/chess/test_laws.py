@@ -1,5 +1,6 @@
 """What holds for every position: views, symmetries, labels, identity and the rules of records."""
 
+import dataclasses
 import functools
 
 import chess
@@ -33,15 +34,29 @@ FENS = [
     "8/8/3k4/8/2b1B3/1q6/3K3R/8 w - - 96 70",
     "8/8/3k4/8/2b5/n7/3K3R/8 b - - 99 70",
 ]
+CHESS960 = ChessGame(chess960=True)
+FENS960 = [
+    "1r1k2r1/P6P/8/8/8/8/p6p/1R1K2R1 w GBgb - 0 1",
+    "nrk1brnb/pp1ppppp/8/2p5/3P4/1N1Q1N2/1PP1PPPP/qRK1BR1B w FBfb - 2 10",
+    "rr2k1rr/pp4pp/8/8/8/8/PP4PP/RR2K1RR b Gb - 0 1",
+    "5kr1/8/8/8/8/8/8/5KR1 w Gg - 0 1",
+]
 PAWNLESS = FENS[-2:]
 NO_CASTLING = [*FENS[3:5], *FENS[6:]]
 
-moves = jax.jit(jax.vmap(lambda record: GAME.moves(GAME.position(record))))
-tokens = jax.jit(jax.vmap(lambda record: GAME.tokens(GAME.history(GAME.position(record)))))
+
+@functools.partial(jax.jit, static_argnums=1)
+def moves(records, game: ChessGame = GAME):
+    return jax.vmap(lambda record: game.moves(game.position(record)))(records)
 
 
-def label_sets(records) -> list[set[int]]:
-    found = moves(records)
+@functools.partial(jax.jit, static_argnums=1)
+def tokens(records, game: ChessGame = GAME):
+    return jax.vmap(lambda record: game.tokens(game.history(game.position(record))))(records)
+
+
+def label_sets(records, game: ChessGame = GAME) -> list[set[int]]:
+    found = moves(records, game)
     return [
         set(row[:count].tolist())
         for row, count in zip(np.asarray(found.labels), np.asarray(found.count), strict=True)
@@ -70,12 +85,45 @@ def ended(game: ChessGame, position):
 
 
 @pytest.mark.fast
-def test_a_position_with_colours_exchanged_has_the_same_labels_and_tokens():
-    records = records_from_fens(FENS)
-    mirrored = records_from_fens([chess.Board(fen).mirror().fen() for fen in FENS])
-    assert label_sets(records) == label_sets(mirrored)
-    np.testing.assert_array_equal(tokens(records), tokens(mirrored))
+@pytest.mark.parametrize(("game", "fens"), [(GAME, FENS), (CHESS960, FENS960)])
+def test_a_position_with_colours_exchanged_has_the_same_labels_and_tokens(game, fens):
+    boards = [chess.Board(fen, chess960=game.chess960) for fen in fens]
+    records = records_from_fens(fens, game)
+    mirrored = records_from_fens([board.mirror().fen() for board in boards], game)
+    assert label_sets(records, game) == label_sets(mirrored, game)
+    np.testing.assert_array_equal(tokens(records, game), tokens(mirrored, game))
     assert (np.asarray(records.black) != np.asarray(mirrored.black)).all()
+
+
+@pytest.mark.fast
+def test_castling_rights_mark_the_whole_board_and_in_chess960_the_rook():
+    board = chess.Board("r3k2r/8/8/8/8/8/8/R3K2R w Kkq - 0 1")
+    rights = np.asarray(tokens(records_from_fens([board.fen()])))[0, :, 14:18]
+    assert (rights == [1, 0, 1, 1]).all()
+    rights = np.asarray(tokens(records_from_fens(FENS960, CHESS960), CHESS960))[:, :, 14:18]
+    a, b, f, g, last = 0, 8, 40, 48, 7
+    expected = [
+        {(g, 0), (b, 1), (g + last, 2), (b + last, 3)},
+        {(f, 0), (b, 1), (f + last, 2), (b + last, 3)},
+        {(b, 1), (g + last, 2)},
+        {(g, 0), (g + last, 2)},
+    ]
+    assert [set(zip(*map(np.ndarray.tolist, row.nonzero()), strict=True)) for row in rights] == (
+        expected
+    )
+    assert a not in {square for marks in expected for square, _ in marks}
+
+
+@pytest.mark.fast
+def test_chess960_from_the_standard_start_is_chess_with_castling_written_otherwise():
+    castled = {move_to_label(from_fen(FENS[1]), chess.Move.from_uci(m)) for m in ("e1g1", "e1c1")}
+    to_rook = {
+        move_to_label(from_fen(FENS[1]), chess.Move.from_uci(m), CHESS960) for m in ("e1g1", "e1c1")
+    }
+    records = records_from_fens(FENS)
+    for plain, other in zip(label_sets(records), label_sets(records, CHESS960), strict=True):
+        assert plain - castled == other - to_rook
+        assert len(plain) == len(other)
 
 
 def test_labels_are_those_of_pgx_in_random_games():
@@ -176,6 +224,9 @@ def test_positions_differ_in_identity_by_pieces_mover_castling_and_legal_en_pass
     assert (names[2] == names[0]).all()
     assert len({tuple(name) for name in names[[0, 3, 4, 5, 6, 7]].tolist()}) == 6
     assert (names[8] == names[9]).all()
+    rooks = ["RR1K2RR w GB - 0 1", "RR1K2RR w HB - 0 1", "RR1K2RR w GA - 0 1"]
+    records = records_from_fens([f"4k3/8/8/8/8/8/8/{fen}" for fen in rooks], CHESS960)
+    assert len({tuple(name) for name in np.asarray(jax.vmap(identity)(records)).tolist()}) == 3
 
 
 def test_the_start_position_counts_for_threefold_repetition():
@@ -183,8 +234,8 @@ def test_the_start_position_counts_for_threefold_repetition():
     assert board.is_repetition(3)
     assert position.now.repetitions == 3
     assert ended(GAME, position)[0] == Ending.REPETITION
-    endless = ChessGame(threefold=False)
-    assert not ended(endless, position)[1].over
+    for repetition in (None, 5):
+        assert not ended(ChessGame(repetition=repetition), position)[1].over
 
 
 def test_an_en_passant_square_without_a_capture_does_not_prevent_threefold_repetition():
@@ -234,6 +285,19 @@ def test_mate_on_the_hundredth_ply_is_mate_and_other_hundredth_plies_are_drawn()
     assert ended(GAME, position)[1].outcome == -1
     position, _ = play(GAME, "a1a7", "7k/8/6K1/8/8/8/8/R7 w - - 99 80")
     assert ended(GAME, position)[0] == Ending.FIFTY_MOVES
+    assert not ended(ChessGame(quiet_plies=150), position)[1].over
+    assert not ended(ChessGame(quiet_plies=None), position)[1].over
+
+
+@pytest.mark.fast
+def test_as_many_positions_are_remembered_as_can_be_repeated():
+    assert ChessGame().remembered == 100
+    assert ChessGame(quiet_plies=150).remembered == 150
+    assert ChessGame(quiet_plies=None).remembered == 150
+    assert ChessGame(quiet_plies=150, memory=32).remembered == 32
+    for field, value in (("repetition", 1), ("quiet_plies", 0), ("memory", 0)):
+        with pytest.raises(ValueError, match=f"ChessGame.{field} is {value}, but must be at least"):
+            dataclasses.replace(GAME, **{field: value})
 
 
 @pytest.mark.fast
@@ -252,12 +316,45 @@ def test_a_ply_cap_truncates_what_is_not_over():
 @pytest.mark.fast
 def test_a_position_takes_at_most_1200_bytes_with_eight_boards_and_keeps_its_types():
     position = LONG.init(jax.random.key(0))
-    assert sum(leaf.nbytes for leaf in jax.tree.leaves(position)) == 1120
-    assert sum(leaf.nbytes for leaf in jax.tree.leaves(position.now)) == 39
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(position)) == 1128
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(position.now)) == 40
     after = jax.eval_shape(LONG.step, position, jnp.int32(0))
     assert jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), after) == jax.tree.map(
         lambda a: (a.shape, a.dtype, a.weak_type), position
     )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2, 3))
+def random_play(game: ChessGame, key, batch: int, plies: int):
+    """Records and hashes `[plies, batch]` of random games, which begin anew where they end."""
+
+    def ply(positions, key):
+        found = jax.vmap(game.moves)(positions)
+        slots = jax.random.randint(key, (batch,), 0, jnp.maximum(found.count, 1))
+        labels = jnp.take_along_axis(found.labels, slots[:, None], axis=1)[:, 0]
+        after = jax.vmap(game.step)(positions, labels.astype(jnp.int32))
+        fresh = jax.vmap(game.init)(jax.random.split(key, batch))
+
+        def kept(old, new):
+            ended = (found.count == 0).reshape(batch, *[1] * (old.ndim - 1))
+            return jnp.where(ended, new, old)
+
+        return jax.tree.map(kept, after, fresh), (positions.now, positions.hash)
+
+    first = jax.vmap(game.init)(jax.random.split(key, batch))
+    return jax.lax.scan(ply, first, jax.random.split(key, plies))[1]
+
+
+@pytest.mark.slow
+def test_a_million_different_positions_have_different_hashes():
+    records, hashes = random_play(CHESS960, jax.random.key(0), 4096, 300)
+    facts = [records.castling, records.en_passant, records.black]
+    words = np.stack([*np.asarray(records.board).reshape(-1, 8).T, *map(np.ravel, facts)], axis=1)
+    rows = np.ascontiguousarray(words.astype(np.uint32)).view("V44").ravel()
+    names = np.ascontiguousarray(hashes).reshape(-1, 2).view(np.uint64).ravel()
+    distinct, first = np.unique(rows, return_index=True)
+    assert len(distinct) > 1_000_000
+    assert len(np.unique(names[first])) == len(distinct)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """FENs and python-chess's boards and moves go in and out unchanged."""
 
 import chess
+import chess.variant
 import jax
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ from azchess.games.chess import (
     label_to_move,
     move_to_label,
     records_from_fens,
+    start,
     to_board,
     to_fen,
 )
 
 pytestmark = pytest.mark.fast
+
+CHESS960 = ChessGame(chess960=True)
+CASTLING = "rk2r2b/pppp1ppp/8/8/8/8/PPPP1PPP/RK2R2B w KQkq - 0 1"
 
 
 @pytest.mark.parametrize(
@@ -59,9 +64,87 @@ def test_impossible_positions_are_refused_in_words(fen, wrong):
         records_from_fens([chess.STARTING_FEN, fen])
 
 
-def test_chess960_is_refused():
-    with pytest.raises(ValueError, match="Chess960"):
+@pytest.mark.parametrize(
+    ("fen", "xfen", "shredder"),
+    [
+        (chess.STARTING_FEN, "KQkq", "HAha"),
+        (CASTLING, "KQkq", "EAea"),
+        (CASTLING.replace("KQkq", "EAea"), "KQkq", "EAea"),
+        (CASTLING.replace("KQkq", "Eq"), "Kq", "Ea"),
+        ("1rk1r1r1/8/8/8/8/8/8/RR1K2RR b GBb - 3 9", "GBq", "GBb"),
+        ("2k3r1/8/8/8/8/8/8/RR1K2RR w KBk - 3 9", "KBk", "HBg"),
+    ],
+)
+def test_a_chess960_fen_may_be_an_x_fen_or_a_shredder_fen(fen, xfen, shredder):
+    position = from_fen(fen, CHESS960)
+    board, rights, moves = fen.split(maxsplit=2)[0], fen.split()[2], fen.split()[3:]
+    assert to_fen(position).split()[2] == xfen
+    assert to_fen(position, shredder=True).split()[2] == shredder
+    assert to_fen(position).split()[0] == board
+    assert to_fen(position).split()[3:] == moves, rights
+    assert to_board(position, CHESS960) == chess.Board(fen, chess960=True)
+    for text in (to_fen(position), to_fen(position, shredder=True)):
+        again = from_fen(text, CHESS960)
+        jax.tree.map(np.testing.assert_array_equal, again, position)
+        record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([text], CHESS960))
+        jax.tree.map(np.testing.assert_array_equal, record, position.now)
+
+
+def test_standard_chess_refuses_chess960_and_says_what_plays_it():
+    for wrong in (lambda: from_fen(CASTLING), lambda: records_from_fens([CASTLING])):
+        with pytest.raises(ValueError, match=r"bad castling rights .*those of Chess960"):
+            wrong()
+    with pytest.raises(ValueError, match=r"Chess960 board needs ChessGame\(chess960=True\)"):
         from_board(chess.Board.from_chess960_pos(0))
+    with pytest.raises(ValueError, match="not atomic"):
+        from_board(chess.variant.AtomicBoard())
+    with pytest.raises(ValueError, match=r"bad castling rights$"):
+        from_fen("4k3/8/8/8/8/8/8/R3K3 w K - 0 1", CHESS960)
+
+
+def test_the_960_starts_have_the_numbers_of_scharnagl():
+    starts = jax.jit(jax.vmap(start))(np.arange(960))
+    fens = [chess.Board.from_chess960_pos(number).fen() for number in range(960)]
+    jax.tree.map(np.testing.assert_array_equal, starts, records_from_fens(fens, CHESS960))
+    assert to_fen(CHESS960.position(start(0))) == fens[0]
+    assert to_fen(ChessGame().position(start())) == fens[518] == chess.STARTING_FEN
+    for number in (-1, 960):
+        with pytest.raises(ValueError, match=f"start position {number}: .* 0 to 959"):
+            start(number)
+
+
+def test_a_new_game_of_chess960_begins_at_any_of_its_starts():
+    first = jax.jit(jax.vmap(CHESS960.init))(jax.random.split(jax.random.key(0), 2000))
+    boards = {tuple(np.ravel(board)) for board in np.asarray(first.now.board)}
+    assert 800 < len(boards) < 900  # 960 (1 - exp(-2000 / 960)) = 840
+
+
+@pytest.mark.parametrize("black", [False, True])
+def test_castling_is_read_in_both_notations_and_written_in_the_game_s_own(black):
+    for fen, game, own, other in [
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ChessGame(), "e1g1 e1c1", "e1h1 e1a1"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", CHESS960, "e1h1 e1a1", "e1g1 e1c1"),
+        ("rr1k2r1/pp4pp/8/8/8/8/PP4PP/RR1K2R1 w GBgb - 0 1", CHESS960, "d1g1 d1b1", "d1g1 d1b1"),
+        ("r4k1r/8/8/8/8/8/8/R4K1R w HAha - 0 1", CHESS960, "f1h1 f1a1", "f1h1 f1c1"),
+    ]:
+        position = from_fen(fen.replace(" w ", " b ") if black else fen, game)
+        for one, two in zip(own.split(), other.split(), strict=True):
+            one, two = (text.replace("1", "8") if black else text for text in (one, two))
+            label = move_to_label(position, chess.Move.from_uci(one), game)
+            assert move_to_label(position, chess.Move.from_uci(two), game) == label
+            assert label in game.moves(position).labels
+            assert label_to_move(position, label) == chess.Move.from_uci(one)
+    # A king's step to its castling square is a step, with or without the right to castle there.
+    position = from_fen("4k3/8/8/8/8/8/8/R4K1R w HA - 0 1", CHESS960)
+    step = chess.Move.from_uci("f1g1")
+    assert label_to_move(position, move_to_label(position, step, CHESS960)) == step
+
+
+def test_a_chess960_boards_moves_become_repetitions_by_castling_rights_too():
+    board = chess.Board(CASTLING, chess960=True)
+    for uci in ["b1c1", "b8c8", "c1b1", "c8b8"] * 2:
+        board.push_uci(uci)
+    assert from_board(board, CHESS960).now.repetitions == 2 == 3 - (not board.is_repetition(3))
 
 
 def test_a_boards_moves_become_history_and_repetitions():

@@ -13,8 +13,9 @@ from azchess.games.chess import ChessGame, Record, from_board
 from shared_data import shared_path
 
 GAME = ChessGame()
+CHESS960 = ChessGame(chess960=True)
 CHUNK = 1024
-FIXTURE = pathlib.Path(__file__).parents[2] / "data" / "perft_sf15.epd"
+FIXTURES = pathlib.Path(__file__).parents[2] / "data"
 
 PUBLISHED = [
     ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", 4, 197281),
@@ -33,9 +34,9 @@ def legal(game: ChessGame, records: Record):
     return jax.vmap(lambda record: game.moves(game.position(record)))(records)
 
 
-@jax.jit
-def play(records: Record, labels: jax.Array) -> Record:
-    return jax.vmap(lambda record, label: GAME.step(GAME.position(record), label).now)(
+@functools.partial(jax.jit, static_argnums=0)
+def play(game: ChessGame, records: Record, labels: jax.Array) -> Record:
+    return jax.vmap(lambda record, label: game.step(game.position(record), label).now)(
         records, labels
     )
 
@@ -52,12 +53,13 @@ def in_chunks(function, tree):
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
 
 
-def perft(fen: str, depth: int) -> list[int]:
+def perft(fen: str, depth: int, game: ChessGame = GAME) -> list[int]:
     """Counts for depths 1 to `depth`, breadth first."""
-    frontier = jax.tree.map(lambda leaf: np.asarray(leaf)[None], from_board(chess.Board(fen)).now)
+    start = from_board(chess.Board(fen, chess960=game.chess960), game).now
+    frontier = jax.tree.map(lambda leaf: np.asarray(leaf)[None], start)
     counts = []
     while True:
-        moves = in_chunks(functools.partial(legal, GAME), frontier)
+        moves = in_chunks(functools.partial(legal, game), frontier)
         counts.append(int(moves.count.sum()))
         assert (moves.count == (moves.labels >= 0).sum(axis=1)).all()
         if len(counts) == depth or counts[-1] == 0:
@@ -65,7 +67,7 @@ def perft(fen: str, depth: int) -> list[int]:
         rows, slots = np.nonzero(moves.labels >= 0)
         parents = jax.tree.map(lambda leaf, rows=rows: leaf[rows], frontier)
         labels = moves.labels[rows, slots].astype(np.int32)
-        frontier = in_chunks(lambda pair: play(*pair), (parents, labels))
+        frontier = in_chunks(lambda pair: play(game, *pair), (parents, labels))
 
 
 def read_epd(path: pathlib.Path, most: int) -> list[tuple[str, list[int]]]:
@@ -78,6 +80,18 @@ def read_epd(path: pathlib.Path, most: int) -> list[tuple[str, list[int]]]:
     return lines
 
 
+def read_perft(path: pathlib.Path) -> list[tuple[str, list[int]]]:
+    """FEN and counts of each block of a .perft file."""
+    blocks = []
+    for line in path.read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "epd":
+            blocks.append((rest, []))
+        elif word == "perft":
+            blocks[-1][1].append(int(rest.split()[1]))
+    return blocks
+
+
 @pytest.mark.parametrize(("fen", "depth", "count"), PUBLISHED)
 def test_published_counts_of_move_sequences_are_met(fen, depth, count):
     assert perft(fen, depth)[-1] == count
@@ -85,13 +99,13 @@ def test_published_counts_of_move_sequences_are_met(fen, depth, count):
 
 @pytest.mark.fast
 def test_stockfishs_counts_of_a_hundred_positions_are_met_to_two_moves():
-    for fen, counts in read_epd(FIXTURE, 2_000):
+    for fen, counts in read_epd(FIXTURES / "perft_sf15.epd", 2_000):
         assert perft(fen, len(counts[:2])) == counts[:2], fen
 
 
 @pytest.mark.slow
 def test_stockfishs_counts_of_a_hundred_positions_are_met():
-    for fen, counts in read_epd(FIXTURE, 100_000):
+    for fen, counts in read_epd(FIXTURES / "perft_sf15.epd", 100_000):
         assert perft(fen, len(counts)) == counts, fen
 
 
@@ -99,6 +113,33 @@ def test_stockfishs_counts_of_a_hundred_positions_are_met():
 def test_the_classic_perft_suite_is_met():
     for fen, counts in read_epd(shared_path("data", "subsets", "perft_42.epd"), 200_000):
         assert perft(fen, len(counts)) == counts, fen
+
+
+@pytest.mark.fast
+def test_python_chesss_counts_of_chess960_positions_are_met_to_two_moves():
+    for fen, counts in read_epd(FIXTURES / "perft_chess960.epd", 2_000):
+        assert perft(fen, len(counts[:2]), CHESS960) == counts[:2], fen
+
+
+@pytest.mark.slow
+def test_python_chesss_counts_of_chess960_positions_are_met():
+    for fen, counts in read_epd(FIXTURES / "perft_chess960.epd", 100_000):
+        assert perft(fen, len(counts), CHESS960) == counts, fen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["perft_chess960_20.epd", "perft_tricky_19.epd"])
+def test_published_counts_of_chess960_and_of_tricky_positions_are_met(name):
+    for fen, counts in read_epd(shared_path("data", "subsets", name), 200_000):
+        assert perft(fen, len(counts), CHESS960) == counts, fen
+
+
+@pytest.mark.slow
+def test_published_counts_of_960_positions_are_met_to_three_moves():
+    blocks = read_perft(shared_path("data", "perft", "python-chess_chess960.perft"))
+    assert len(blocks) == 960
+    for fen, counts in blocks:
+        assert perft(fen, 3, CHESS960) == counts[:3], fen
 
 
 @pytest.mark.fast

@@ -5,7 +5,7 @@ import random
 import chess
 import pytest
 
-from azchess.games.chess import from_board, from_fen, move_to_label, to_board
+from azchess.games.chess import ChessGame, from_board, from_fen, move_to_label, to_board
 from azchess.games.chess.rules import Ending
 from azchess.games.chess.san import ending_words, in_check, parse_move, san, unicode_board
 
@@ -112,6 +112,13 @@ def test_black_s_last_move_is_marked_where_it_was_made():
     lines = unicode_board(from_board(board), white_below=True, last=label).splitlines()
     assert lines[0] == "8  ♜  ♞  ♝  ♛  ♚  ♝ (·) ♜"
     assert lines[2] == "6  ·  ·  ·  ·  · [♞] ·  ·"
+
+
+def test_chess960_castles_in_san_and_in_uci():
+    game = ChessGame(chess960=True)
+    position = from_fen("4k3/8/8/8/8/8/8/1R1K2R1 w GB - 0 1", game)
+    for text, name in (("O-O", "O-O"), ("d1g1", "O-O"), ("0-0-0", "O-O-O"), ("d1b1", "O-O-O")):
+        assert san(position, parse_move(position, text, game), game) == name
 
 
 def test_endings_have_words():
