@@ -1,7 +1,7 @@
 """FEN and python-chess boards and moves for our positions and labels; works on the host."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,15 @@ MAX_LINE = 256
 """The most plies of a board's past that are read (the rules need 100)."""
 
 
-def from_fen(fen: str, game: ChessGame | None = None) -> Position:
+@runtime_checkable
+class HasPosition(Protocol):
+    """A `State` of the pgx environment, for which pgx need not be imported here."""
+
+    @property
+    def position(self) -> Position: ...
+
+
+def position_from_fen(fen: str, game: ChessGame | None = None) -> Position:
     """The position of a FEN, without a past.
 
     Raises ValueError for text that is no FEN and for positions that no game can reach, and says
@@ -50,23 +58,23 @@ def from_fen(fen: str, game: ChessGame | None = None) -> Position:
     slots = (ChessGame() if game is None else game).num_slots
     if (count := board.legal_moves.count()) > slots:
         raise ValueError(f"{fen} has {count} legal moves, more than num_slots = {slots}")
-    return from_board(board, game)
+    return position_from_board(board, game)
 
 
-def to_fen(position: Position) -> str:
-    """The FEN of a position; it names an en passant square only where a capture is legal."""
-    return to_board(position).fen()
+def to_fen(state: Position | HasPosition) -> str:
+    """The FEN of a state or position, an en passant square only where a capture is legal."""
+    return to_board(state).fen()
 
 
 def records_from_fens(fens: Sequence[str]) -> Record:
     """The positions of M FENs as records `[M]`, each standing for the first time.
 
-    Raises ValueError as `from_fen` does.
+    Raises ValueError as `position_from_fen` does.
     """
     return _records([_facts(_legal_board(fen)) for fen in fens])
 
 
-def from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
+def position_from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
     """The position of a python-chess board, with its move stack as history and for repetitions.
 
     Raises ValueError for boards that these rules cannot hold: Chess960, a king missing.
@@ -82,9 +90,9 @@ def from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
     return _with_past(line, game)
 
 
-def to_board(position: Position) -> chess.Board:
-    """The position as a python-chess board, without the moves that led to it."""
-    now: Record = jax.tree.map(np.asarray, position.now)
+def to_board(state: Position | HasPosition) -> chess.Board:
+    """The state or position as a python-chess board, without the moves that led to it."""
+    now: Record = jax.tree.map(np.asarray, _position(state).now)
     black = int(now.ply) % 2 == 1
     board = chess.Board(None)
     for square in range(64):
@@ -100,9 +108,9 @@ def to_board(position: Position) -> chess.Board:
     return board
 
 
-def label_to_move(position: Position, label: SupportsIndex) -> chess.Move:
+def label_to_move(state: Position | HasPosition, label: SupportsIndex) -> chess.Move:
     """The python-chess move of a label; it is legal if the label is legal in the position."""
-    now: Record = jax.tree.map(np.asarray, position.now)
+    now: Record = jax.tree.map(np.asarray, _position(state).now)
     origin, target, kind = (int(number) for number in geometry()[int(label)])
     promotion, piece = PROMOTED[kind], _piece(now, origin)
     if not kind and target % 8 == 7 and piece and piece.piece_type == chess.PAWN:
@@ -111,12 +119,12 @@ def label_to_move(position: Position, label: SupportsIndex) -> chess.Move:
     return chess.Move(_chess_square(origin, black), _chess_square(target, black), promotion)
 
 
-def move_to_label(position: Position, move: chess.Move) -> int:
+def move_to_label(state: Position | HasPosition, move: chess.Move) -> int:
     """The label of a python-chess move, castling being the king's two steps.
 
     Raises ValueError for moves that no chess piece can make; legality is not looked at.
     """
-    black = int(position.now.ply) % 2 == 1
+    black = int(_position(state).now.ply) % 2 == 1
     origin, target = _our_square(move.from_square, black), _our_square(move.to_square, black)
     step = (target // 8 - origin // 8, target % 8 - origin % 8)
     if step not in PLANE_OF_STEP or move.drop is not None:
@@ -126,6 +134,10 @@ def move_to_label(position: Position, move: chess.Move) -> int:
     if step[1] != 1 or target % 8 != 7 or move.promotion not in PROMOTED:
         raise ValueError(f"{move.uci()} is not a promotion that a pawn can make")
     return NUM_PLANES * origin + 3 * (PROMOTED.index(move.promotion) - 1) + step[0] % 3
+
+
+def _position(state: Position | HasPosition) -> Position:
+    return state if isinstance(state, Position) else state.position
 
 
 def _our_square(square: int, black: bool) -> int:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from azchess.games.chess import ChessGame, from_board, label_to_move, move_to_label, to_fen
+from azchess.games.chess import ChessGame, label_to_move, move_to_label, position_from_board, to_fen
 from azchess.games.chess.rules import Ending
 
 GAME = ChessGame(num_slots=128)
@@ -93,7 +93,7 @@ def shuffling_move(board: chess.Board, rng: np.random.Generator) -> chess.Move:
 def compare(boards: list[chess.Board], choose: Choice, plies: int, seed: int) -> Counter[Ending]:
     """Plays games on both sides, compares everything at every ply, and counts how they ended."""
     rng = np.random.default_rng(seed)
-    positions = stack([from_board(board, GAME) for board in boards])
+    positions = stack([position_from_board(board, GAME) for board in boards])
     ends: dict[int, Ending] = {}
     for _ in range(plies):
         moves, endings, status = jax.tree.map(np.asarray, look(GAME, positions))
@@ -165,7 +165,7 @@ def test_games_with_the_hash_memory_of_eight_and_eight_boards_step_as_from_board
     rng = np.random.default_rng(5)
     game = ChessGame(num_slots=128, num_boards=8)
     boards = opening(32)
-    positions = stack([from_board(board, game) for board in boards])
+    positions = stack([position_from_board(board, game) for board in boards])
     for _ in range(80):
         moves = [shuffling_move(board, rng) for board in boards]
         rows = jax.tree.map(np.asarray, positions)
@@ -173,7 +173,7 @@ def test_games_with_the_hash_memory_of_eight_and_eight_boards_step_as_from_board
         for board, move in zip(boards, moves, strict=True):
             board.push(move)
         positions = step(game, positions, jnp.asarray(labels, jnp.int32))
-        built = stack([from_board(board, game) for board in boards])
+        built = stack([position_from_board(board, game) for board in boards])
         for name in ("now", "past", "hash"):
             jax.tree.map(
                 np.testing.assert_array_equal, getattr(positions, name), getattr(built, name)

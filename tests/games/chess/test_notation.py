@@ -7,10 +7,10 @@ import pytest
 
 from azchess.games.chess import (
     ChessGame,
-    from_board,
-    from_fen,
     label_to_move,
     move_to_label,
+    position_from_board,
+    position_from_fen,
     records_from_fens,
     to_board,
     to_fen,
@@ -30,15 +30,15 @@ pytestmark = pytest.mark.fast
     ],
 )
 def test_a_fen_comes_back_as_it_went_in(fen):
-    assert to_fen(from_fen(fen)) == fen
-    assert to_board(from_fen(fen)).fen() == fen
+    assert to_fen(position_from_fen(fen)) == fen
+    assert to_board(position_from_fen(fen)).fen() == fen
     record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([fen]))
     assert to_fen(ChessGame().position(record)) == fen
 
 
 def test_an_en_passant_square_is_named_only_where_a_capture_is_legal():
     fen = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
-    assert to_fen(from_fen(fen)) == fen.replace("e3", "-") == chess.Board(fen).fen()
+    assert to_fen(position_from_fen(fen)) == fen.replace("e3", "-") == chess.Board(fen).fen()
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_an_en_passant_square_is_named_only_where_a_capture_is_legal():
 )
 def test_impossible_positions_are_refused_in_words(fen, wrong):
     with pytest.raises(ValueError, match=wrong):
-        from_fen(fen)
+        position_from_fen(fen)
     with pytest.raises(ValueError, match=wrong):
         records_from_fens([chess.STARTING_FEN, fen])
 
 
 def test_chess960_is_refused():
     with pytest.raises(ValueError, match="Chess960"):
-        from_board(chess.Board.from_chess960_pos(0))
+        position_from_board(chess.Board.from_chess960_pos(0))
 
 
 def test_a_boards_moves_become_history_and_repetitions():
     game, board = ChessGame(num_boards=8), chess.Board()
     for uci in ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3"]:
         board.push_uci(uci)
-    history = game.history(from_board(board, game))
+    history = game.history(position_from_board(board, game))
     assert history.repetitions.tolist() == [2, 2, 1, 1, 1, 1, 0, 0]
     assert history.ply.tolist() == [5, 4, 3, 2, 1, 0, 0, 0]
     assert not np.asarray(history.board[6:]).any()
@@ -82,12 +82,12 @@ def test_moves_come_back_from_their_labels(uci, mirrored):
     if mirrored:
         board = board.mirror()
         move = chess.Move(move.from_square ^ 56, move.to_square ^ 56, move.promotion)
-    position = from_board(board)
+    position = position_from_board(board)
     assert label_to_move(position, move_to_label(position, move)) == move
 
 
 @pytest.mark.parametrize("uci", ["0000", "a1b4", "e2e5n", "a7a8k", "N@f3"])
 def test_moves_that_no_piece_can_make_are_refused(uci):
-    position = from_fen(chess.STARTING_FEN)
+    position = position_from_fen(chess.STARTING_FEN)
     with pytest.raises(ValueError, match="can make"):
         move_to_label(position, chess.Move.from_uci(uci))

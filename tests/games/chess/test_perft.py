@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from azchess.games.chess import ChessGame, Record, from_board
+from azchess.games.chess import ChessGame, Record, position_from_board
 from shared_data import shared_path
 
 GAME = ChessGame()
@@ -54,7 +54,9 @@ def in_chunks(function, tree):
 
 def perft(fen: str, depth: int) -> list[int]:
     """Counts for depths 1 to `depth`, breadth first."""
-    frontier = jax.tree.map(lambda leaf: np.asarray(leaf)[None], from_board(chess.Board(fen)).now)
+    frontier = jax.tree.map(
+        lambda leaf: np.asarray(leaf)[None], position_from_board(chess.Board(fen)).now
+    )
     counts = []
     while True:
         moves = in_chunks(functools.partial(legal, GAME), frontier)
@@ -104,7 +106,7 @@ def test_the_classic_perft_suite_is_met():
 @pytest.mark.fast
 @pytest.mark.parametrize("slots", [218, 40])
 def test_the_position_with_most_moves_has_218_and_fewer_slots_keep_the_true_count(slots):
-    record = jax.tree.map(lambda leaf: leaf[None], from_board(chess.Board(MOST_MOVES)).now)
+    record = jax.tree.map(lambda leaf: leaf[None], position_from_board(chess.Board(MOST_MOVES)).now)
     moves = legal(ChessGame(num_slots=slots), record)
     assert moves.count[0] == 218
     assert (moves.labels[0] >= 0).sum() == slots
