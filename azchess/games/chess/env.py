@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pgx
+from flax import serialization
 from jaxtyping import Array, Bool, Float, Int, Int8, Int32, PRNGKeyArray
 
 from azchess.games.chess import movement
@@ -72,6 +73,19 @@ class State(pgx.State):
         board = DRAWN_AS[bits[0] + 2 * bits[1] + 4 * bits[2]] * np.where(bits[3], 1, -1)
         board = -board[:, ::-1] if self._position.black else board
         return Drawing(color=0, board=board.ravel().astype(np.int8))
+
+
+def _to_dict(state: State) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _from_dict(state: State, leaves: dict[str, Any]) -> State:
+    return jax.tree.unflatten(jax.tree.structure(state), [leaves[name] for name in _to_dict(state)])
+
+
+# pgx promises of its states that `flax.serialization` can write and read them.
+serialization.register_serialization_state(State, _to_dict, _from_dict)
 
 
 class Chess(pgx.Env):

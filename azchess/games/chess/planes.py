@@ -7,7 +7,7 @@ plane of moves; what is dense is written once, at the end.
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from azchess.games.chess.bitboard import FULL, Bits, flip
 from azchess.games.chess.labels import DIRECTIONS, JUMPS, NUM_LABELS, NUM_PLANES, PLANE_STEPS
@@ -128,11 +128,12 @@ LANE, DISTANCE, OFFSET = _plane_terms()
 
 def legal_mask(found: Targets, everything: Bool[Array, ""] | bool = False) -> Bool[Array, "4672"]:
     """True for the labels of the legal moves, whose targets are given, or for all labels."""
-    squares = Bits(*(_of_plane(word) for word in found.squares))
-    for power, bits in enumerate(found.distances):
-        differs = np.where(DISTANCE >> power & 1, FULL, np.uint32(0))
-        squares &= Bits(*(_of_plane(word) ^ ~differs for word in bits))
-    lo, hi = squares
+    found_words = jnp.stack([*found.squares, *(word for bits in found.distances for word in bits)])
+    lo, hi, *distances = _of_plane(found_words)
+    for power in range(3):
+        wanted = np.where(DISTANCE >> power & 1, np.uint32(0), FULL)
+        lo &= distances[2 * power] ^ wanted
+        hi &= distances[2 * power + 1] ^ wanted
     words = jnp.stack(
         [
             _down(lo, OFFSET) | _down(hi, OFFSET - 32),
@@ -151,8 +152,11 @@ def legal_mask(found: Targets, everything: Bool[Array, ""] | bool = False) -> Bo
     return lax.fori_loop(0, 2, write, jnp.zeros((2, 32, NUM_PLANES), bool)).reshape(NUM_LABELS)
 
 
-def _of_plane(words: Shaped[Array, "19"]) -> Shaped[Array, "73"]:
-    return words.at[LANE].get(mode="promise_in_bounds")
+def _of_plane(words: UInt32[Array, "n 19"]) -> UInt32[Array, "n 73"]:
+    """`words[:, LANE]`, without a gather."""
+    runs = jnp.stack([words[:, lane] for lane in LANE[9:65:7]], axis=1)
+    promotions, jumps = jnp.tile(words[:, 16:], 3), words[:, 8:16]
+    return jnp.concatenate([promotions, jnp.repeat(runs, 7, axis=1), jumps], axis=1)
 
 
 def _down(words: UInt32[Array, "n"], places: np.ndarray) -> UInt32[Array, "n"]:
