@@ -125,7 +125,7 @@ class ChessNotation(Notation):
         return self.game.ending(position, moves)
 
     def read(self, fen: str) -> Position:
-        return chess.from_fen(fen, self.game)
+        return chess.position_from_fen(fen, self.game)
 
     def fen(self, position: Position) -> str:
         return chess.to_fen(position)

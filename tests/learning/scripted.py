@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from azchess.games.chess import from_board, move_to_label
+from azchess.games.chess import move_to_label, position_from_board
 from azchess.games.pgx_games import pgx_game
 from azchess.learning.iterate import Knobs, Setup
 from azchess.learning.learner import LearnConfig
@@ -102,7 +102,7 @@ def labels_of(text):
     board, labels = chess.Board(), []
     for san in text.split():
         move = board.parse_san(san)
-        labels.append(move_to_label(from_board(board), move))
+        labels.append(move_to_label(position_from_board(board), move))
         board.push(move)
     return labels
 

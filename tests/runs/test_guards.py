@@ -13,7 +13,7 @@ from rich.console import Console
 from azchess.evaluation.endings import locate
 from azchess.evaluation.oracles import DRAWN, dtm_table, probe
 from azchess.evaluation.suite import EndingSuite
-from azchess.games.chess import ChessGame, from_fen
+from azchess.games.chess import ChessGame, position_from_fen
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import Heap, subtraction
 from azchess.learning.learner import LearnConfig
@@ -147,7 +147,9 @@ def test_a_suite_of_chess_is_refused_for_another_game():
 
 def test_a_fen_of_more_moves_than_slots_is_refused():
     with pytest.raises(ValueError, match="20 legal moves, more than num_slots = 5"):
-        from_fen("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", ChessGame(num_slots=5))
+        position_from_fen(
+            "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", ChessGame(num_slots=5)
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from azchess.games.chess import ChessGame, from_fen
+from azchess.games.chess import ChessGame, position_from_fen
 from azchess.games.game import Moves
 from azchess.networks.evaluator import network_evaluator
 from azchess.networks.transformer import TransformerConfig
@@ -40,7 +40,7 @@ def test_slots_and_labels_give_the_same_visits(search):
     visits = []
     for game in (ChessGame(num_slots=64), LabelledChess()):
         network = TransformerConfig(layers=1, width=8, heads=1).init(game, jax.random.key(3))
-        positions = [from_fen(fen, game) for fen in fens]
+        positions = [position_from_fen(fen, game) for fen in fens]
         positions = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
         think = jax.jit(
             lambda network, keys, positions, game=game: search(

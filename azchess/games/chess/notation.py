@@ -1,7 +1,7 @@
 """FEN and python-chess boards and moves for our positions and labels; works on the host."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,15 @@ MAX_LINE = 256
 """The most plies of a board's past that are read, unless a game remembers more."""
 
 
-def from_fen(fen: str, game: ChessGame | None = None) -> Position:
+@runtime_checkable
+class HasPosition(Protocol):
+    """A `State` of the pgx environment, for which pgx need not be imported here."""
+
+    @property
+    def position(self) -> Position: ...
+
+
+def position_from_fen(fen: str, game: ChessGame | None = None) -> Position:
     """The position of a FEN, without a past; Chess960 also takes X-FEN and Shredder-FEN.
 
     Raises ValueError for text that is no FEN and for positions that no game can reach, and says
@@ -39,29 +47,29 @@ def from_fen(fen: str, game: ChessGame | None = None) -> Position:
     board = _legal_board(fen, game)
     if (count := board.legal_moves.count()) > game.num_slots:
         raise ValueError(f"{fen} has {count} legal moves, more than num_slots = {game.num_slots}")
-    return from_board(board, game)
+    return position_from_board(board, game)
 
 
-def to_fen(position: Position, *, shredder: bool = False) -> str:
-    """The FEN of a position; it names an en passant square only where a capture is legal.
+def to_fen(state: Position | HasPosition, *, shredder: bool = False) -> str:
+    """The FEN of a state or position; it names an en passant square only where a capture is legal.
 
     Castling rights are KQkq, and in Chess960 the rook's file where another rook stands outside it
     (X-FEN); with `shredder` they are the files of the rooks.
     """
-    board = to_board(position, ChessGame(chess960=True))
+    board = to_board(state, ChessGame(chess960=True))
     return board.shredder_fen() if shredder else board.fen()
 
 
 def records_from_fens(fens: Sequence[str], game: ChessGame | None = None) -> Record:
     """The positions of M FENs as records `[M]`, each standing for the first time.
 
-    Raises ValueError as `from_fen` does, but for the number of moves.
+    Raises ValueError as `position_from_fen` does, but for the number of moves.
     """
     game = ChessGame() if game is None else game
     return _records([_facts(_legal_board(fen, game), game) for fen in fens])
 
 
-def from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
+def position_from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
     """The position of a python-chess board, with its move stack as history and for repetitions.
 
     Raises ValueError for boards that these rules cannot hold: variants, a king missing, Chess960
@@ -79,12 +87,12 @@ def from_board(board: chess.Board, game: ChessGame | None = None) -> Position:
     return _with_past(line, game)
 
 
-def to_board(position: Position, game: ChessGame | None = None) -> chess.Board:
-    """The position as a python-chess board, without the moves that led to it.
+def to_board(state: Position | HasPosition, game: ChessGame | None = None) -> chess.Board:
+    """The state or position as a python-chess board, without the moves that led to it.
 
     Only a board of Chess960 keeps the castling rights that standard chess does not know.
     """
-    now: Record = jax.tree.map(np.asarray, position.now)
+    now: Record = jax.tree.map(np.asarray, _position(state).now)
     black = int(now.ply) % 2 == 1
     board = chess.Board(None, chess960=game is not None and game.chess960)
     for square in range(64):
@@ -100,12 +108,12 @@ def to_board(position: Position, game: ChessGame | None = None) -> chess.Board:
     return board
 
 
-def label_to_move(position: Position, label: SupportsIndex) -> chess.Move:
+def label_to_move(state: Position | HasPosition, label: SupportsIndex) -> chess.Move:
     """The python-chess move of a label; it is legal if the label is legal in the position.
 
     Castling is e1g1 in standard chess and e1h1 in Chess960, as in UCI.
     """
-    now: Record = jax.tree.map(np.asarray, position.now)
+    now: Record = jax.tree.map(np.asarray, _position(state).now)
     origin, target, kind = (int(number) for number in geometry()[int(label)])
     promotion, piece = PROMOTED[kind], _piece(now, origin)
     if not kind and target % 8 == 7 and piece and piece.piece_type == chess.PAWN:
@@ -114,11 +122,14 @@ def label_to_move(position: Position, label: SupportsIndex) -> chess.Move:
     return chess.Move(_chess_square(origin, black), _chess_square(target, black), promotion)
 
 
-def move_to_label(position: Position, move: chess.Move, game: ChessGame | None = None) -> int:
+def move_to_label(
+    state: Position | HasPosition, move: chess.Move, game: ChessGame | None = None
+) -> int:
     """The label of a python-chess move; castling may be written as e1g1 or as e1h1 in any game.
 
     Raises ValueError for moves that no chess piece can make; legality is not looked at.
     """
+    position = _position(state)
     black = int(position.now.ply) % 2 == 1
     origin, target = _our_square(move.from_square, black), _our_square(move.to_square, black)
     target = _castling_target(position, origin, target, game is not None and game.chess960)
@@ -144,6 +155,10 @@ def _castling_target(position: Position, origin: int, target: int, chess960: boo
         return origin + (16 if target > origin else -16) if target in rooks else target
     towards = [rook for rook in rooks if (rook > origin) == (target > origin)]
     return towards[0] if towards and abs(target - origin) > 8 else target
+
+
+def _position(state: Position | HasPosition) -> Position:
+    return state if isinstance(state, Position) else state.position
 
 
 def _our_square(square: int, black: bool) -> int:

@@ -12,9 +12,9 @@ import pytest
 
 from azchess.games.chess import (
     ChessGame,
-    from_board,
     label_to_move,
     move_to_label,
+    position_from_board,
     to_board,
     to_fen,
 )
@@ -106,7 +106,7 @@ def compare(
 ) -> Counter[Ending]:
     """Plays games on both sides, compares everything at every ply, and counts how they ended."""
     rng = np.random.default_rng(seed)
-    positions = stack([from_board(board, game) for board in boards])
+    positions = stack([position_from_board(board, game) for board in boards])
     ends: dict[int, Ending] = {}
     for _ in range(plies):
         moves, endings, status = jax.tree.map(np.asarray, look(game, positions))
@@ -230,7 +230,7 @@ def test_games_with_the_hash_memory_of_eight_and_eight_boards_step_as_from_board
     rng = np.random.default_rng(5)
     game = ChessGame(num_slots=128, num_boards=8)
     boards = opening(32)
-    positions = stack([from_board(board, game) for board in boards])
+    positions = stack([position_from_board(board, game) for board in boards])
     for _ in range(80):
         moves = [shuffling_move(board, rng) for board in boards]
         rows = jax.tree.map(np.asarray, positions)
@@ -238,7 +238,7 @@ def test_games_with_the_hash_memory_of_eight_and_eight_boards_step_as_from_board
         for board, move in zip(boards, moves, strict=True):
             board.push(move)
         positions = step(game, positions, jnp.asarray(labels, jnp.int32))
-        built = stack([from_board(board, game) for board in boards])
+        built = stack([position_from_board(board, game) for board in boards])
         for name in ("now", "past", "hash"):
             jax.tree.map(
                 np.testing.assert_array_equal, getattr(positions, name), getattr(built, name)

@@ -12,10 +12,10 @@ import pytest
 
 from azchess.games.chess import (
     ChessGame,
-    from_board,
-    from_fen,
     label_to_move,
     move_to_label,
+    position_from_board,
+    position_from_fen,
     records_from_fens,
     to_fen,
 )
@@ -65,7 +65,7 @@ def label_sets(records, game: ChessGame = GAME) -> list[set[int]]:
 
 def play(game: ChessGame, line: str, fen: str = chess.STARTING_FEN):
     """Plays UCI moves from a FEN; returns our position and python-chess's board."""
-    board, position = chess.Board(fen), from_fen(fen, game)
+    board, position = chess.Board(fen), position_from_fen(fen, game)
     for uci in line.split():
         move = chess.Move.from_uci(uci)
         position = step(game, position, jnp.int32(move_to_label(position, move)))
@@ -116,10 +116,9 @@ def test_castling_rights_mark_the_whole_board_and_in_chess960_the_rook():
 
 @pytest.mark.fast
 def test_chess960_from_the_standard_start_is_chess_with_castling_written_otherwise():
-    castled = {move_to_label(from_fen(FENS[1]), chess.Move.from_uci(m)) for m in ("e1g1", "e1c1")}
-    to_rook = {
-        move_to_label(from_fen(FENS[1]), chess.Move.from_uci(m), CHESS960) for m in ("e1g1", "e1c1")
-    }
+    position, moves = position_from_fen(FENS[1]), [*map(chess.Move.from_uci, ("e1g1", "e1c1"))]
+    castled = {move_to_label(position, move) for move in moves}
+    to_rook = {move_to_label(position, move, CHESS960) for move in moves}
     records = records_from_fens(FENS)
     for plain, other in zip(label_sets(records), label_sets(records, CHESS960), strict=True):
         assert plain - castled == other - to_rook
@@ -149,7 +148,7 @@ def test_labels_are_those_of_pgx_in_random_games():
 def test_geometry_says_where_each_legal_move_goes():
     geometry, flip = GAME.geometry, (lambda square, black: square ^ 56 if black else square)
     for fen in FENS:
-        position = from_fen(fen)
+        position = position_from_fen(fen)
         black = not chess.Board(fen).turn
         for label in label_sets(records_from_fens([fen]))[0]:
             move = label_to_move(position, label)
@@ -189,7 +188,7 @@ def test_the_moves_of_a_reflected_position_are_the_reflected_moves(fen):
         image.turn, image.castling_rights = board.turn, board.castling_rights
         if board.ep_square is not None:
             image.ep_square = board.ep_square ^ (7 if g == 1 else 0)
-        image_record = jax.tree.map(lambda leaf: leaf[None], from_board(image).now)
+        image_record = jax.tree.map(lambda leaf: leaf[None], position_from_board(image).now)
         expected = {int(GAME.symmetries.labels[g, label]) for label in label_sets(record)[0]}
         assert label_sets(image_record)[0] == expected
 
@@ -245,7 +244,9 @@ def test_an_en_passant_square_without_a_capture_does_not_prevent_threefold_repet
 
 
 def test_a_fen_brings_no_history():
-    position = from_fen("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", LONG)
+    position = position_from_fen(
+        "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", LONG
+    )
     planes = np.asarray(LONG.tokens(LONG.history(position)))
     assert planes[:, :12].sum() == 32
     assert not planes[:, 12 : 14 * 8].any()
@@ -263,13 +264,13 @@ def test_older_boards_are_seen_from_the_mover_of_the_newest():
     position, board = play(LONG, "e2e4 c7c5 g1f3")
     planes = np.asarray(LONG.tokens(LONG.history(position)))
     for age in range(4):
-        one = from_board(board if board.turn == chess.BLACK else board.mirror())
+        one = position_from_board(board if board.turn == chess.BLACK else board.mirror())
         single = np.asarray(GAME.tokens(GAME.history(one)))
         if board.turn == chess.BLACK:
             np.testing.assert_array_equal(planes[:, 14 * age : 14 * age + 12], single[:, :12])
         else:
             # The mover of the newest board is the opponent here: exchange sides and ranks.
-            white = np.asarray(GAME.tokens(GAME.history(from_board(board))))
+            white = np.asarray(GAME.tokens(GAME.history(position_from_board(board))))
             turned = white.reshape(8, 8, -1)[:, ::-1].reshape(64, -1)
             swapped = np.concatenate([turned[:, 6:12], turned[:, :6]], axis=1)
             np.testing.assert_array_equal(planes[:, 14 * age : 14 * age + 12], swapped)
@@ -359,7 +360,7 @@ def test_a_million_different_positions_have_different_hashes():
 
 @pytest.mark.slow
 def test_a_move_is_the_same_without_compilation():
-    position = from_fen(FENS[5])
+    position = position_from_fen(FENS[5])
     label = move_to_label(position, chess.Move.from_uci("e5f6"))
     compiled = jax.jit(GAME.step)(position, jnp.int32(label))
     with jax.disable_jit():

@@ -8,10 +8,10 @@ import pytest
 
 from azchess.games.chess import (
     ChessGame,
-    from_board,
-    from_fen,
     label_to_move,
     move_to_label,
+    position_from_board,
+    position_from_fen,
     records_from_fens,
     start,
     to_board,
@@ -35,15 +35,15 @@ CASTLING = "rk2r2b/pppp1ppp/8/8/8/8/PPPP1PPP/RK2R2B w KQkq - 0 1"
     ],
 )
 def test_a_fen_comes_back_as_it_went_in(fen):
-    assert to_fen(from_fen(fen)) == fen
-    assert to_board(from_fen(fen)).fen() == fen
+    assert to_fen(position_from_fen(fen)) == fen
+    assert to_board(position_from_fen(fen)).fen() == fen
     record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([fen]))
     assert to_fen(ChessGame().position(record)) == fen
 
 
 def test_an_en_passant_square_is_named_only_where_a_capture_is_legal():
     fen = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
-    assert to_fen(from_fen(fen)) == fen.replace("e3", "-") == chess.Board(fen).fen()
+    assert to_fen(position_from_fen(fen)) == fen.replace("e3", "-") == chess.Board(fen).fen()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_en_passant_square_is_named_only_where_a_capture_is_legal():
 )
 def test_impossible_positions_are_refused_in_words(fen, wrong):
     with pytest.raises(ValueError, match=wrong):
-        from_fen(fen)
+        position_from_fen(fen)
     with pytest.raises(ValueError, match=wrong):
         records_from_fens([chess.STARTING_FEN, fen])
 
@@ -76,7 +76,7 @@ def test_impossible_positions_are_refused_in_words(fen, wrong):
     ],
 )
 def test_a_chess960_fen_may_be_an_x_fen_or_a_shredder_fen(fen, xfen, shredder):
-    position = from_fen(fen, CHESS960)
+    position = position_from_fen(fen, CHESS960)
     board, rights, moves = fen.split(maxsplit=2)[0], fen.split()[2], fen.split()[3:]
     assert to_fen(position).split()[2] == xfen
     assert to_fen(position, shredder=True).split()[2] == shredder
@@ -84,22 +84,22 @@ def test_a_chess960_fen_may_be_an_x_fen_or_a_shredder_fen(fen, xfen, shredder):
     assert to_fen(position).split()[3:] == moves, rights
     assert to_board(position, CHESS960) == chess.Board(fen, chess960=True)
     for text in (to_fen(position), to_fen(position, shredder=True)):
-        again = from_fen(text, CHESS960)
+        again = position_from_fen(text, CHESS960)
         jax.tree.map(np.testing.assert_array_equal, again, position)
         record = jax.tree.map(lambda leaf: leaf[0], records_from_fens([text], CHESS960))
         jax.tree.map(np.testing.assert_array_equal, record, position.now)
 
 
 def test_standard_chess_refuses_chess960_and_says_what_plays_it():
-    for wrong in (lambda: from_fen(CASTLING), lambda: records_from_fens([CASTLING])):
+    for wrong in (lambda: position_from_fen(CASTLING), lambda: records_from_fens([CASTLING])):
         with pytest.raises(ValueError, match=r"bad castling rights .*those of Chess960"):
             wrong()
     with pytest.raises(ValueError, match=r"Chess960 board needs ChessGame\(chess960=True\)"):
-        from_board(chess.Board.from_chess960_pos(0))
+        position_from_board(chess.Board.from_chess960_pos(0))
     with pytest.raises(ValueError, match="not atomic"):
-        from_board(chess.variant.AtomicBoard())
+        position_from_board(chess.variant.AtomicBoard())
     with pytest.raises(ValueError, match=r"bad castling rights$"):
-        from_fen("4k3/8/8/8/8/8/8/R3K3 w K - 0 1", CHESS960)
+        position_from_fen("4k3/8/8/8/8/8/8/R3K3 w K - 0 1", CHESS960)
 
 
 def test_the_960_starts_have_the_numbers_of_scharnagl():
@@ -127,7 +127,7 @@ def test_castling_is_read_in_both_notations_and_written_in_the_game_s_own(black)
         ("rr1k2r1/pp4pp/8/8/8/8/PP4PP/RR1K2R1 w GBgb - 0 1", CHESS960, "d1g1 d1b1", "d1g1 d1b1"),
         ("r4k1r/8/8/8/8/8/8/R4K1R w HAha - 0 1", CHESS960, "f1h1 f1a1", "f1h1 f1c1"),
     ]:
-        position = from_fen(fen.replace(" w ", " b ") if black else fen, game)
+        position = position_from_fen(fen.replace(" w ", " b ") if black else fen, game)
         for one, two in zip(own.split(), other.split(), strict=True):
             one, two = (text.replace("1", "8") if black else text for text in (one, two))
             label = move_to_label(position, chess.Move.from_uci(one), game)
@@ -135,7 +135,7 @@ def test_castling_is_read_in_both_notations_and_written_in_the_game_s_own(black)
             assert label in game.moves(position).labels
             assert label_to_move(position, label) == chess.Move.from_uci(one)
     # A king's step to its castling square is a step, with or without the right to castle there.
-    position = from_fen("4k3/8/8/8/8/8/8/R4K1R w HA - 0 1", CHESS960)
+    position = position_from_fen("4k3/8/8/8/8/8/8/R4K1R w HA - 0 1", CHESS960)
     step = chess.Move.from_uci("f1g1")
     assert label_to_move(position, move_to_label(position, step, CHESS960)) == step
 
@@ -144,14 +144,18 @@ def test_a_chess960_boards_moves_become_repetitions_by_castling_rights_too():
     board = chess.Board(CASTLING, chess960=True)
     for uci in ["b1c1", "b8c8", "c1b1", "c8b8"] * 2:
         board.push_uci(uci)
-    assert from_board(board, CHESS960).now.repetitions == 2 == 3 - (not board.is_repetition(3))
+    assert (
+        position_from_board(board, CHESS960).now.repetitions
+        == 2
+        == 3 - (not board.is_repetition(3))
+    )
 
 
 def test_a_boards_moves_become_history_and_repetitions():
     game, board = ChessGame(num_boards=8), chess.Board()
     for uci in ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3"]:
         board.push_uci(uci)
-    history = game.history(from_board(board, game))
+    history = game.history(position_from_board(board, game))
     assert history.repetitions.tolist() == [2, 2, 1, 1, 1, 1, 0, 0]
     assert history.ply.tolist() == [5, 4, 3, 2, 1, 0, 0, 0]
     assert not np.asarray(history.board[6:]).any()
@@ -165,12 +169,12 @@ def test_moves_come_back_from_their_labels(uci, mirrored):
     if mirrored:
         board = board.mirror()
         move = chess.Move(move.from_square ^ 56, move.to_square ^ 56, move.promotion)
-    position = from_board(board)
+    position = position_from_board(board)
     assert label_to_move(position, move_to_label(position, move)) == move
 
 
 @pytest.mark.parametrize("uci", ["0000", "a1b4", "e2e5n", "a7a8k", "N@f3"])
 def test_moves_that_no_piece_can_make_are_refused(uci):
-    position = from_fen(chess.STARTING_FEN)
+    position = position_from_fen(chess.STARTING_FEN)
     with pytest.raises(ValueError, match="can make"):
         move_to_label(position, chess.Move.from_uci(uci))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from azchess.games.chess import ChessGame, Record, from_board
+from azchess.games.chess import ChessGame, Record, position_from_board
 from shared_data import shared_path
 
 GAME = ChessGame()
@@ -55,7 +55,7 @@ def in_chunks(function, tree):
 
 def perft(fen: str, depth: int, game: ChessGame = GAME) -> list[int]:
     """Counts for depths 1 to `depth`, breadth first."""
-    start = from_board(chess.Board(fen, chess960=game.chess960), game).now
+    start = position_from_board(chess.Board(fen, chess960=game.chess960), game).now
     frontier = jax.tree.map(lambda leaf: np.asarray(leaf)[None], start)
     counts = []
     while True:
@@ -145,7 +145,7 @@ def test_published_counts_of_960_positions_are_met_to_three_moves():
 @pytest.mark.fast
 @pytest.mark.parametrize("slots", [218, 40])
 def test_the_position_with_most_moves_has_218_and_fewer_slots_keep_the_true_count(slots):
-    record = jax.tree.map(lambda leaf: leaf[None], from_board(chess.Board(MOST_MOVES)).now)
+    record = jax.tree.map(lambda leaf: leaf[None], position_from_board(chess.Board(MOST_MOVES)).now)
     moves = legal(ChessGame(num_slots=slots), record)
     assert moves.count[0] == 218
     assert (moves.labels[0] >= 0).sum() == slots

@@ -5,7 +5,13 @@ import random
 import chess
 import pytest
 
-from azchess.games.chess import ChessGame, from_board, from_fen, move_to_label, to_board
+from azchess.games.chess import (
+    ChessGame,
+    move_to_label,
+    position_from_board,
+    position_from_fen,
+    to_board,
+)
 from azchess.games.chess.rules import Ending
 from azchess.games.chess.san import ending_words, in_check, parse_move, san, unicode_board
 
@@ -17,7 +23,7 @@ CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1"
 
 def uci(fen: str, text: str) -> str:
     """What a text means in a position."""
-    position = from_fen(fen)
+    position = position_from_fen(fen)
     label = parse_move(position, text)
     moves = {move_to_label(position, move): move.uci() for move in to_board(position).legal_moves}
     return moves[label]
@@ -26,7 +32,7 @@ def uci(fen: str, text: str) -> str:
 def test_every_legal_move_is_read_back_from_san_and_from_uci():
     board, draw = chess.Board(), random.Random(3)
     for _ in range(12):
-        position = from_board(board)
+        position = position_from_board(board)
         for move in draw.sample(list(board.legal_moves), 4):
             label = move_to_label(position, move)
             assert san(position, label) == board.san(move)
@@ -80,16 +86,16 @@ def test_a_move_may_be_written_in_many_ways(fen, text, meant):
     ],
 )
 def test_a_wrong_move_is_explained(fen, text, reason):
-    position = from_fen(fen)
+    position = position_from_fen(fen)
     with pytest.raises(ValueError, match=reason):
         parse_move(position, text)
 
 
 def test_the_board_is_drawn_from_either_side_with_the_last_move_marked():
     board = chess.Board()
-    label = move_to_label(from_board(board), board.parse_san("e4"))
+    label = move_to_label(position_from_board(board), board.parse_san("e4"))
     board.push_san("e4")
-    position = from_board(board)
+    position = position_from_board(board)
     white = unicode_board(position, white_below=True, last=label).splitlines()
     black = unicode_board(position, white_below=False, last=label).splitlines()
     assert white[0] == "8  ♜  ♞  ♝  ♛  ♚  ♝  ♞  ♜"
@@ -107,22 +113,22 @@ def test_the_board_is_drawn_from_either_side_with_the_last_move_marked():
 def test_black_s_last_move_is_marked_where_it_was_made():
     board = chess.Board()
     board.push_san("e4")
-    label = move_to_label(from_board(board), board.parse_san("Nf6"))
+    label = move_to_label(position_from_board(board), board.parse_san("Nf6"))
     board.push_san("Nf6")
-    lines = unicode_board(from_board(board), white_below=True, last=label).splitlines()
+    lines = unicode_board(position_from_board(board), white_below=True, last=label).splitlines()
     assert lines[0] == "8  ♜  ♞  ♝  ♛  ♚  ♝ (·) ♜"
     assert lines[2] == "6  ·  ·  ·  ·  · [♞] ·  ·"
 
 
 def test_chess960_castles_in_san_and_in_uci():
     game = ChessGame(chess960=True)
-    position = from_fen("4k3/8/8/8/8/8/8/1R1K2R1 w GB - 0 1", game)
+    position = position_from_fen("4k3/8/8/8/8/8/8/1R1K2R1 w GB - 0 1", game)
     for text, name in (("O-O", "O-O"), ("d1g1", "O-O"), ("0-0-0", "O-O-O"), ("d1b1", "O-O-O")):
         assert san(position, parse_move(position, text, game), game) == name
 
 
 def test_endings_have_words():
-    mated = from_fen("rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3")
+    mated = position_from_fen("rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3")
     assert in_check(mated)
     assert ending_words(Ending.CHECKMATE, mated) == "Checkmate: black wins, 0-1"
     assert "200 plies" in ending_words(Ending.PLY_CAP, mated, 200)
