@@ -176,11 +176,44 @@ def test_a_ply_cap_truncates_and_is_no_draw():
 
 
 def test_options_are_those_of_the_game_behind_it():
-    assert Chess(num_slots=40, threefold=False).game == ChessGame(
-        num_slots=40, num_boards=8, threefold=False
+    assert Chess(num_slots=40, repetition=None).game == ChessGame(
+        num_slots=40, num_boards=8, repetition=None
     )
     with pytest.raises(TypeError, match="no_such_option"):
         Chess(no_such_option=1)
+
+
+def test_chess960_has_its_own_castling_in_mask_and_planes():
+    env = Chess(chess960=True)
+    states = jax.jit(jax.vmap(env.init))(KEYS)
+    ply = jax.jit(jax.vmap(env.step))
+    rng, castlings = np.random.default_rng(0), 0
+    for _ in range(24):
+        rows = jax.device_get(states)
+        chosen = []
+        for index in range(len(KEYS)):
+            state = row(rows, index)
+            board = to_board(state, env.game)
+            legal = {move_to_label(state, move, env.game): move for move in board.legal_moves}
+            assert set(np.flatnonzero(state.legal_action_mask)) == set(legal)
+            assert set(state.moves.labels[: state.moves.count].tolist()) == set(legal)
+            sides = (board.turn, not board.turn)
+            rights = [
+                may
+                for side in sides
+                for may in (
+                    board.has_queenside_castling_rights(side),
+                    board.has_kingside_castling_rights(side),
+                )
+            ]
+            assert state.observation[0, 0, 114:118].tolist() == rights
+            castling = [label for label, move in legal.items() if board.is_castling(move)]
+            castlings += len(castling)
+            chosen.append(castling[0] if castling else rng.choice(list(legal)))
+        states = ply(states, jnp.array(chosen, jnp.int32))
+        if bool(states.terminated.any()):
+            break
+    assert castlings > 0
 
 
 def test_a_state_keeps_its_types_and_adds_little_to_the_position():
