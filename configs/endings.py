@@ -24,20 +24,20 @@ CONFIG = RunConfig(
     game=ChessGame(num_slots=40, memory=64),
     network=TransformerConfig(layers=2, width=48, heads=4),
     search=Gumbel(simulations=32, considered=32),
-    selfplay=SelfPlayConfig(games=64, plies=8, max_plies=12),
-    learn=LearnConfig(batch=256, updates=12, warmup=100, decay=12_000),
+    selfplay=SelfPlayConfig(games=64, plies=8, max_plies=24),
+    learn=LearnConfig(batch=256, updates=12, warmup=100, decay=8_400),
     knobs=Knobs(
         search=SearchKnobs(discount=0.96, temperature_plies=0.0),
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
     # Every position of both endings; the share in use, nearest mates first, grows to all of them
-    # over the first third of the run. Games are cut early: their end is the search's judgement.
+    # over the first half of the run. Games are cut early: their end is the search's judgement.
     starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn_share=0.25),
     first_reach=0.01,
-    reach_iterations=300,
+    reach_iterations=350,
     capacity=512,
-    iterations=1000,
-    checkpoint_every=200,
+    iterations=700,
+    checkpoint_every=100,
     evaluation=(
         EndingSuite(material="KQvK", max_plies=100, search=Puct(simulations=32)),
         EndingSuite(material="KRvK", max_plies=100, positions=250, search=Puct(simulations=32)),
