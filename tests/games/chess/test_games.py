@@ -179,11 +179,11 @@ def castling_move(board: chess.Board, rng: np.random.Generator) -> chess.Move:
 
 
 @pytest.mark.slow
-def test_games_from_all_starts_of_chess960_castle_as_python_chess_says():
-    boards = opening(960, CHESS960)
-    compare(boards, castling_move, plies=60, seed=6, game=CHESS960)
+def test_games_from_many_starts_of_chess960_castle_as_python_chess_says():
+    boards = opening(240, CHESS960)
+    compare(boards, castling_move, plies=40, seed=6, game=CHESS960)
     castled = [sum(map(is_castling, replay(board))) for board in boards]
-    assert sum(count > 0 for count in castled) > 480
+    assert sum(count > 0 for count in castled) > 200
 
 
 def replay(board: chess.Board):
