@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pgx
 from jaxtyping import Array, Bool, Int
 from rich.table import Table
 
-from azchess.games.chess import ChessGame
+from azchess.games.chess import Chess, ChessGame
 from azchess.games.game import Position
 from azchess.runs.timing import compile_anew, seconds
 
@@ -18,32 +19,34 @@ PLIES = 40
 
 
 def bench_rules(
-    batches: tuple[int, ...] = (1, 16, 256, 1024, 4096, 16384), peer_batch: int = 1024
+    batches: tuple[int, ...] = (1, 16, 256, 1024, 4096, 16384), env_batch: int = 1024
 ) -> Table:
     """One move in each of B positions of random play: positions in, positions and moves out.
 
-    Ours: the position, its hash and repetitions, all legal moves in 218 slots, and the end of the
-    game. Peers: their environment's `step`; pgx1 is measured where it is installed.
+    `rules`: the position, its hash and repetitions, all legal moves in 218 slots, and the end of
+    the game. `Chess.step`: our pgx environment, planes and mask included. Peers: the same step of
+    theirs; pgx1 is measured where it is installed.
     """
-    table = Table("rules", "batch", "positions/s", "of pgx's", "compile s", title="one move")
+    table = Table(
+        "side", "batch", "positions/s", "of pgx's", "compile s", title="one move of chess"
+    )
     game = ChessGame()
-    rates = {}
+    rows = {}
     for batch in batches:
         arguments = random_play(game, batch)
         compile_seconds, run = compile_anew(advance, game, *arguments)
-        rates["azchess", batch] = batch / seconds(run, *arguments)
-        rates["azchess", batch, "compile"] = compile_seconds
-    peers = ["pgx", *(["pgx1"] if importlib.util.find_spec("pgx1") else [])]
-    for peer in peers:
-        step, arguments = peer_play(importlib.import_module(peer).make("chess"), peer_batch)
+        rows["azchess rules", batch] = batch / seconds(run, *arguments), compile_seconds
+    steps = {"azchess Chess.step": Chess(), "pgx": pgx.make("chess")}
+    if importlib.util.find_spec("pgx1"):
+        steps["pgx1"] = importlib.import_module("pgx1").make("chess")
+    for name, env in steps.items():
+        step, arguments = env_play(env, env_batch)
         compile_seconds, run = compile_anew(step, *arguments)
-        rates[peer, peer_batch] = peer_batch / seconds(run, *arguments, repeats=3)
-        rates[peer, peer_batch, "compile"] = compile_seconds
-    slowest = rates["pgx", peer_batch]
-    for name, batch in [key for key in rates if len(key) == 2]:
-        rate = rates[name, batch]
-        compiling = f"{rates[name, batch, 'compile']:.1f}"
-        table.add_row(name, f"{batch:,}", f"{rate:,.0f}", f"{rate / slowest:.1f}", compiling)
+        rows[name, env_batch] = env_batch / seconds(run, *arguments), compile_seconds
+    slowest, _ = rows["pgx", env_batch]
+    for (name, batch), (rate, compiling) in rows.items():
+        cells = f"{batch:,}", f"{rate:,.0f}", f"{rate / slowest:.1f}", f"{compiling:.1f}"
+        table.add_row(name, *cells)
     return table
 
 
@@ -73,8 +76,8 @@ def random_play(game: ChessGame, batch: int) -> tuple[Position, Int[Array, "B"]]
     return positions, choose(positions, keys[0])
 
 
-def peer_play(env: Any, batch: int) -> tuple[Any, tuple[Any, Int[Array, "B"]]]:
-    """A peer's step, jitted for a batch, and states of random play with a legal move in each."""
+def env_play(env: Any, batch: int) -> tuple[Any, tuple[Any, Int[Array, "B"]]]:
+    """An environment's step, jitted for a batch, and states of random play with a legal move in each."""
     step = jax.jit(jax.vmap(lambda state, action: env.step(state, action)))
 
     @jax.jit
