@@ -6,11 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pgx
 from jaxtyping import Array, Bool, Int
 from rich.table import Table
 
-from azchess.games.chess import Chess, ChessGame
+from azchess.games.chess import ChessGame
 from azchess.games.game import Position
 from azchess.runs.timing import compile_anew, seconds
 
@@ -27,6 +26,10 @@ def bench_rules(
     the game. `Chess.step`: our pgx environment, planes and mask included. Peers: the same step of
     theirs; pgx1 is measured where it is installed.
     """
+    import pgx  # here, because it starts a device
+
+    from azchess.games.chess import Chess
+
     table = Table(
         "side", "batch", "positions/s", "of pgx's", "compile s", title="one move of chess"
     )
@@ -77,7 +80,7 @@ def random_play(game: ChessGame, batch: int) -> tuple[Position, Int[Array, "B"]]
 
 
 def env_play(env: Any, batch: int) -> tuple[Any, tuple[Any, Int[Array, "B"]]]:
-    """An environment's step, jitted for a batch, and states of random play with a legal move in each."""
+    """An environment's step for a batch, and states of random play with a legal move in each."""
     step = jax.jit(jax.vmap(lambda state, action: env.step(state, action)))
 
     @jax.jit
