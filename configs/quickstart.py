@@ -25,7 +25,7 @@ CONFIG = RunConfig(
     network=TransformerConfig(layers=2, width=32, heads=4),
     search=Gumbel(simulations=32, considered=32),
     selfplay=SelfPlayConfig(games=64, plies=8, max_plies=10),
-    learn=LearnConfig(batch=256, updates=12, warmup=50, decay=2640),
+    learn=LearnConfig(batch=256, updates=12, warmup=50, decay=1560),
     knobs=Knobs(
         search=SearchKnobs(discount=0.95, temperature_plies=0.0),
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
@@ -34,8 +34,8 @@ CONFIG = RunConfig(
     first_reach=0.15,
     reach_iterations=60,
     capacity=256,
-    iterations=220,
-    checkpoint_every=55,
+    iterations=130,
+    checkpoint_every=65,
     evaluation=(
         EndingSuite(
             material="KQvK", distances=(1, 3, 5), max_plies=20, search=Puct(simulations=32)
