@@ -11,23 +11,58 @@ from azchess.games.game import Game
 
 
 def check_game(game: Game) -> None:
-    """Traces every function of a game once. Raises ValueError for a result of the wrong shape or
-    type, or for a position that does not keep its structure from move to move.
+    """Traces every function of a game once, and looks at its tables and its start.
+
+    Raises ValueError for a result of the wrong shape or type, for a position that does not keep its
+    structure from move to move, for tables that point nowhere, and for labels or seats of the start
+    that cannot be. What the game's moves mean is not looked at.
     """
+    if not isinstance(game, Game):
+        raise ValueError(f"{game!r} is not a Game")
+    if not (game.num_slots >= 1 and 1 <= game.num_labels < 2**15):
+        raise ValueError(
+            f"game {game.name}: num_slots = {game.num_slots} and num_labels = {game.num_labels} "
+            f"must be at least 1, and labels fewer than {2**15}"
+        )
     try:
         _check_functions(game)
+        _check_tables(game)
+        _check_start(game)
     except ValueError:
         raise
     except Exception as error:
         raise ValueError(f"game {game.name}: {type(error).__name__}: {error}") from error
-    squares = math.prod(game.board)
-    _check_table(game, "geometry", game.geometry, (game.num_labels, 3), squares)
-    _check_table(game, "ranks", game.ranks, (game.num_labels,), None)
+
+
+def _check_tables(game: Game) -> None:
+    squares, labels = math.prod(game.board), game.num_labels
     group = len(game.symmetries.squares)
-    _check_table(game, "symmetries.squares", game.symmetries.squares, (group, squares), squares)
-    _check_table(
-        game, "symmetries.labels", game.symmetries.labels, (group, game.num_labels), game.num_labels
-    )
+    _check_table(game, "geometry", game.geometry, (labels, 3))
+    _check_table(game, "ranks", game.ranks, (labels,))
+    _check_table(game, "symmetries.squares", game.symmetries.squares, (group, squares))
+    _check_table(game, "symmetries.labels", game.symmetries.labels, (group, labels))
+    if game.geometry.min() < 0 or game.geometry[:, :2].max() >= squares:
+        raise ValueError(f"game {game.name}: geometry must lie between 0 and {squares - 1}")
+    for name in ("squares", "labels"):
+        table = getattr(game.symmetries, name)
+        if group < 1 or (np.sort(table, axis=1) != np.arange(table.shape[1])).any():
+            raise ValueError(f"game {game.name}: symmetries.{name} must be permutations")
+
+
+def _check_start(game: Game) -> None:
+    """The first position itself: its seat, its labels, and that it is not over."""
+    position = game.init(jax.random.key(0))
+    moves = game.moves(position)
+    labels = np.asarray(moves.labels)[: int(moves.count)]
+    if int(game.mover(position)) not in (0, 1):
+        raise ValueError(f"game {game.name}: mover must be 0 or 1, not {game.mover(position)}")
+    if game.status(position, moves).over or not len(labels):
+        raise ValueError(f"game {game.name}: init(key) must be a position in which one can move")
+    if len(set(labels.tolist())) < len(labels) or not (labels < game.num_labels).all():
+        raise ValueError(
+            f"game {game.name}: the labels of moves must differ and be below num_labels = "
+            f"{game.num_labels}, not {labels.tolist()}"
+        )
 
 
 def _check_functions(game: Game) -> None:
@@ -40,6 +75,10 @@ def _check_functions(game: Game) -> None:
     _check(game, "status(position, moves).terminated", status.terminated, (), bool)
     _check(game, "status(position, moves).truncated", status.truncated, (), bool)
     _check(game, "status(position, moves).outcome", status.outcome, (), None)
+    if not any(
+        jnp.issubdtype(status.outcome.dtype, kind) for kind in (jnp.signedinteger, jnp.floating)
+    ):
+        raise ValueError(f"game {game.name}: outcome is {status.outcome.dtype}; must have a sign")
     _check(game, "mover(position)", jax.eval_shape(game.mover, position), (), jnp.int32)
     history = jax.eval_shape(game.history, position)
     for leaf in jax.tree.leaves(history):
@@ -79,14 +118,11 @@ def _check_same(game: Game, what: str, value: Any, position: Any) -> None:
         )
 
 
-def _check_table(
-    game: Game, what: str, table: np.ndarray, shape: tuple[int, ...], limit: int | None
-) -> None:
-    """A table of a game: its shape, and that its first column or all of it are indices."""
+def _check_table(game: Game, what: str, table: np.ndarray, shape: tuple[int, ...]) -> None:
+    """A table of a game: whole numbers of this shape."""
+    if not isinstance(table, np.ndarray) or not np.issubdtype(table.dtype, np.integer):
+        raise ValueError(f"game {game.name}: {what} must be a numpy array of whole numbers")
     if table.shape != shape:
         raise ValueError(
             f"game {game.name}: {what} has shape {list(table.shape)}; must be {list(shape)}"
         )
-    places = table[:, :2] if what == "geometry" else table
-    if limit is not None and (places.min() < 0 or places.max() >= limit):
-        raise ValueError(f"game {game.name}: {what} must lie between 0 and {limit - 1}")

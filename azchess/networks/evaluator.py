@@ -84,7 +84,8 @@ def apply_network(
     squares = jnp.asarray(game.geometry)[jnp.maximum(labels, 0)]
     heads = network(tokens, squares)
     batch = labels.shape[0]
-    shapes, wanted = [head.shape for head in heads], [labels.shape, (batch, 3), (batch,)]
+    shapes = [getattr(head, "shape", type(head)) for head in heads or ()]
+    wanted = [labels.shape, (batch, 3), (batch,)]
     if shapes != wanted:
         raise ValueError(
             f"the network returns arrays of shapes {shapes} for (tokens {tokens.shape}, moves "

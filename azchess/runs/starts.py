@@ -69,14 +69,12 @@ class EndingStarts:
     either_side: bool = False
     """Whether the bare king may be to move; otherwise always the strong side."""
     drawn_share: float = 0.0
-    """Share of the pool (below 1) that is drawn: the bare king is to move and may take the piece.
-    As often as among all positions it is 0.06; needs `either_side`."""
+    """Share of the pool (at most 0.9) that is drawn: the bare king is to move and may take the
+    piece. As often as among all positions it is 0.06; needs `either_side`."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.drawn_share < 1.0:
-            raise ValueError(
-                f"starts.drawn_share = {self.drawn_share}: must be at least 0 and below 1"
-            )
+        if not 0.0 <= self.drawn_share <= 0.9:
+            raise ValueError(f"starts.drawn_share = {self.drawn_share}: must be from 0 to 0.9")
         if self.drawn_share and not self.either_side:
             raise ValueError("starts.drawn_share: the bare king moves only with either_side = True")
 
@@ -96,6 +94,7 @@ class EndingStarts:
         if not len(nearest):
             raise ValueError(f"no position fits starts = {self}")
         pool = jax.tree.map(lambda *x: jnp.concatenate(x)[nearest], *records)
+        check_starts(game, pool)
         return Starts(records=pool)
 
     def _positions(
@@ -144,6 +143,9 @@ class MaterialStarts:
             raise ValueError("starts.materials is empty: KQvK and KRvKP are endings")
         for material in self.materials:
             parse_material(material)
+        for name in ("count", "seed"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
+                raise ValueError(f"starts.{name} = {getattr(self, name)}: must be a whole number")
         if self.count < len(self.materials):
             raise ValueError(
                 f"starts.count = {self.count}: must be at least 1 for each of "
@@ -166,6 +168,9 @@ class MaterialStarts:
         return Starts(records=pool)
 
 
+CHECKED_AT_ONCE = 16_384
+"""Starts whose moves are in memory at the same time while they are checked."""
+
 StartConfig: TypeAlias = StandardStart | FenStarts | EndingStarts | MaterialStarts
 
 
@@ -177,14 +182,15 @@ def check_starts(game: Game, records: Record) -> None:
         moves = game.moves(position)
         return game.status(position, moves).over, moves.count
 
-    over, count = (np.asarray(column) for column in jax.jit(jax.vmap(look))(records))
+    every = jax.jit(lambda records: jax.lax.map(look, records, batch_size=CHECKED_AT_ONCE))
+    over, count = (np.asarray(column) for column in every(records))
     wrong = np.flatnonzero(over | (count > game.num_slots))
     if not len(wrong):
         return
     first = wrong[0]
     fen = to_fen(game.position(jax.tree.map(lambda leaf: leaf[first], records)))
     if over[first]:
-        raise ValueError(f"starts: the game is over already in {fen}")
+        raise ValueError(f"starts: the game is over already, or cut by game.max_plies, in {fen}")
     raise ValueError(
         f"starts: {fen} has {count[first]} legal moves, more than game.num_slots = {game.num_slots}"
     )

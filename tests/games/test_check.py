@@ -78,6 +78,38 @@ class WrongGroup(Subtraction):
         return Symmetries(squares=symmetries.squares, labels=symmetries.labels[:, :-1])
 
 
+class TwiceTheSame(Subtraction):
+    def moves(self, position):
+        moves = super().moves(position)
+        return Moves(labels=jnp.minimum(moves.labels, 0), count=moves.count)
+
+
+class NoSign(Subtraction):
+    def status(self, position, moves):
+        status = super().status(position, moves)
+        return Status(
+            terminated=status.terminated, truncated=status.truncated, outcome=jnp.uint8(0)
+        )
+
+
+class Scrambled(Subtraction):
+    @property
+    def symmetries(self):
+        symmetries = super().symmetries
+        return Symmetries(squares=0 * symmetries.squares, labels=symmetries.labels)
+
+
+class ThirdSeat(Subtraction):
+    def mover(self, position):
+        return jnp.int32(2)
+
+
+class ListOfRanks(Subtraction):
+    @property
+    def ranks(self):
+        return [0, 1, 2]
+
+
 class Broken(Subtraction):
     def mover(self, position):
         raise KeyError("seat")
@@ -94,6 +126,11 @@ class Broken(Subtraction):
         (FloatingStep, r"step\(position, label\) must be a position like that of init"),
         (FarSquares, "geometry must lie between 0 and 8"),
         (WrongGroup, r"symmetries.labels has shape \[1, 2\]; must be \[1, 3\]"),
+        (TwiceTheSame, r"labels of moves must differ .* not \[0, 0, 0\]"),
+        (NoSign, "outcome"),
+        (Scrambled, "symmetries.squares must be permutations"),
+        (ThirdSeat, "mover must be 0 or 1, not 2"),
+        (ListOfRanks, "ranks"),
         (Broken, "game subtraction: KeyError: 'seat'"),
     ],
 )

@@ -100,7 +100,7 @@ def test_drawn_starts_are_the_share_asked_for_and_spread_evenly():
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
-        ({"either_side": True, "drawn_share": 1.0}, "must be at least 0 and below 1"),
+        ({"either_side": True, "drawn_share": 1.0}, "must be from 0 to 0.9"),
         ({"drawn_share": 0.1}, "only with either_side"),
     ],
 )
@@ -117,6 +117,18 @@ def test_starts_read_from_a_file_are_kept_in_the_config(tmp_path):
     assert len(starts.fens) == 3
     file.unlink()
     assert starts.pool(ChessGame(num_slots=40)).records.ply.shape == (3,)
+
+
+def test_starts_with_more_moves_than_slots_are_refused_for_endings_too():
+    with pytest.raises(ValueError, match=r"more than game\.num_slots = 5"):
+        EndingStarts(longest=1).pool(ChessGame(num_slots=5))
+
+
+@pytest.mark.parametrize("field", ["max_plies", "quiet_plies", "repetition", "memory"])
+@pytest.mark.parametrize("value", [40_000, 0])
+def test_options_of_chess_that_records_cannot_count_are_refused(field, value):
+    with pytest.raises(ValueError, match=f"ChessGame.{field} is {value}, but must be a whole"):
+        ChessGame(**{field: value})
 
 
 @pytest.mark.parametrize("starts", [EndingStarts(materials=()), EndingStarts(longest=0)])

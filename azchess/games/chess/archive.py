@@ -15,7 +15,7 @@ def read_text(path: str | pathlib.Path, encoding: str = "utf-8") -> tuple[str, s
     try:
         name, data = _unpacked(path)
         text = data.decode(encoding)
-    except (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, RuntimeError) as error:
         raise ValueError(f"{path}: cannot be unpacked: {error}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start} is not text in {encoding}") from error
@@ -23,12 +23,14 @@ def read_text(path: str | pathlib.Path, encoding: str = "utf-8") -> tuple[str, s
 
 
 def _unpacked(path: pathlib.Path) -> tuple[str, bytes]:
-    if path.suffix == ".gz":
+    if path.suffix.lower() == ".gz":
         return path.stem, gzip.decompress(path.read_bytes())
-    if path.suffix != ".zip":
+    if path.suffix.lower() != ".zip":
         return path.name, path.read_bytes()
     with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/")]
+        # What a Mac adds to its archives is no file of ours.
+        listed = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+        names = [name for name in listed if not name.endswith("/")]
         if len(names) != 1:
             raise ValueError(f"{path}: must hold one file, but holds {len(names)}: {names[:5]}")
         return names[0], archive.read(names[0])

@@ -93,13 +93,15 @@ class Chess(pgx.Env):
 
     Options are those of `ChessGame`, e.g. `Chess(max_plies=512)`; the eight boards that the planes
     show are always kept. What pgx says of its environments holds: steps after the end change
-    nothing, an illegal action loses. One thing is better: the start position that
+    nothing, an illegal action loses. One thing is better: the start that
     `pgx.experimental.auto_reset` returns still carries the flags of the game that has ended, and
     here it is played on from nevertheless, so that a search from it sees a game.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
+        if "num_boards" in options:
+            raise ValueError(f"Chess: num_boards is always {NUM_BOARDS}, which the planes show")
         self.game = ChessGame(num_boards=NUM_BOARDS, **options)
         """The same rules as search, self-play and replay ask for them."""
 
@@ -107,7 +109,18 @@ class Chess(pgx.Env):
         """The state of a position with eight boards.
 
         key: draws the seats; without one, seat 0 plays white.
+
+        Raises ValueError for a position that was made for another game than `self.game`.
         """
+        shapes = [
+            [leaf.shape for leaf in jax.tree.leaves(tree)]
+            for tree in (position, jax.eval_shape(self.game.init, jax.random.key(0)))
+        ]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f"the position is not one of {self.game}: make it with "
+                "position_from_fen(fen, env.game), and batches with jax.vmap"
+            )
         white = jnp.int32(0) if key is None else _drawn(key)
         return _state(self.game, position, white)
 
@@ -122,12 +135,13 @@ class Chess(pgx.Env):
         pgx selects between dense masks; here the board is chosen first and its mask written once.
         """
         assert isinstance(state, State)
-        # Only a position that is over from the start has all labels legal before the first step;
-        # the other flags that a state may have there are left over from another game.
-        fresh = (state._step_count == 0) & ~state.legal_action_mask[0]
-        over = (state.terminated | state.truncated) & ~fresh
+        # A terminated state has all labels legal, label 0 among them, which no move has, and a cut
+        # one has reached the cap. Other flags are left over from a game before an automatic reset.
+        capped = state._position.now.ply >= (self.game.max_plies or jnp.iinfo(jnp.int32).max)
+        over = (state.terminated & state.legal_action_mask[0]) | (state.truncated & capped)
         action = jnp.asarray(action, jnp.int32)
-        illegal = ~state.legal_action_mask[action]
+        known = (action >= 0) & (action < NUM_LABELS)
+        illegal = ~(known & state.legal_action_mask.at[action].get(mode="clip"))
         position = jax.tree.map(
             lambda old, new: jnp.where(over, old, new),
             state._position,

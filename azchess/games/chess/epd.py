@@ -52,7 +52,7 @@ def read_positions(path: str | pathlib.Path) -> Iterator[EpdPosition]:
     file and line.
     """
     _, text = read_text(path)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             try:
                 yield parse_position(line)
@@ -76,7 +76,12 @@ def parse_position(line: str) -> EpdPosition:
     if clocks:
         numbers = list(clocks.groups())
     else:
-        numbers = [*operations.get("hmvc", ("0",)), *operations.get("fmvn", ("1",))]
+        numbers = []
+        for opcode, default in (("hmvc", "0"), ("fmvn", "1")):
+            operands = operations.get(opcode, (default,))
+            if len(operands) != 1 or not operands[0].isdecimal():
+                raise ValueError(f"{opcode} must have one number, not {' '.join(operands)!r}")
+            numbers += operands
     fen = " ".join([*fields[:4], *numbers])
     _check(fen)
     return EpdPosition(fen, operations)

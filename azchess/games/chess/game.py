@@ -13,6 +13,16 @@ from azchess.games.chess.position import Position, Record, start, unpack
 from azchess.games.chess.rules import Ending
 from azchess.games.game import Game, Moves, Status, Symmetries
 
+LIMITS = {
+    "num_slots": (1, labels.NUM_LABELS),
+    "num_boards": (1, 1_000),
+    "max_plies": (1, 32_000),
+    "repetition": (2, 100),
+    "quiet_plies": (1, 32_000),
+    "memory": (1, 32_000),
+}
+"""What the options of the game may be; records count in 8 and 16 bits."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ChessGame(Game):
@@ -47,11 +57,15 @@ class ChessGame(Game):
     num_labels = labels.NUM_LABELS
 
     def __post_init__(self) -> None:
-        least = {"num_slots": 1, "num_boards": 1, "max_plies": 1, "memory": 1, "quiet_plies": 1}
-        for field, bound in (least | {"repetition": 2}).items():
+        for field, (least, most) in LIMITS.items():
             value = getattr(self, field)
-            if value is not None and value < bound:
-                raise ValueError(f"ChessGame.{field} is {value}, but must be at least {bound}")
+            if value is None and field not in ("num_slots", "num_boards"):
+                continue
+            if not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(
+                    f"ChessGame.{field} is {value}, but must be a whole number from {least} to "
+                    f"{most}"
+                )
 
     @property
     def remembered(self) -> int:

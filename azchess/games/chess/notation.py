@@ -1,5 +1,6 @@
 """FEN and python-chess boards and moves for our positions and labels; works on the host."""
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
@@ -18,13 +19,14 @@ from azchess.games.chess.position import (
     Position,
     Record,
 )
+from azchess.games.game import Moves
 
 PROMOTED = [None, chess.ROOK, chess.BISHOP, chess.KNIGHT]
 """What a pawn becomes, by the kind of a label."""
 CODE_OF_PIECE = {chess.PIECE_NAMES.index(name): code for name, code in CODES.items()}
 PIECE_OF_CODE = {code: piece for piece, code in CODE_OF_PIECE.items()}
-MAX_NUMBER = 32_767
-"""The most plies that a record can count."""
+MAX_NUMBER = 20_000
+"""The most plies that a board may bring along; records count to 32,767, and no game is longer."""
 MAX_LINE = 256
 """The most plies of a board's past that are read, unless a game remembers more."""
 
@@ -35,6 +37,9 @@ class HasPosition(Protocol):
 
     @property
     def position(self) -> Position: ...
+
+    @property
+    def moves(self) -> Moves: ...
 
 
 def position_from_fen(fen: str, game: ChessGame | None = None) -> Position:
@@ -65,6 +70,8 @@ def records_from_fens(fens: Sequence[str], game: ChessGame | None = None) -> Rec
 
     Raises ValueError as `position_from_fen` does, but for the number of moves.
     """
+    if not fens:
+        raise ValueError("no FENs: at least one is needed")
     game = ChessGame() if game is None else game
     return _records([_facts(_legal_board(fen, game), game) for fen in fens])
 
@@ -111,10 +118,14 @@ def to_board(state: Position | HasPosition, game: ChessGame | None = None) -> ch
 def label_to_move(state: Position | HasPosition, label: SupportsIndex) -> chess.Move:
     """The python-chess move of a label; it is legal if the label is legal in the position.
 
-    Castling is e1g1 in standard chess and e1h1 in Chess960, as in UCI.
+    Castling is e1g1 in standard chess and e1h1 in Chess960, as in UCI. Raises ValueError for
+    numbers that are no move's label, such as the -1 of an empty slot.
     """
+    number = operator.index(label)
+    if not 0 <= number < len(geometry()) or geometry()[number][0] == geometry()[number][1]:
+        raise ValueError(f"{number} is not the label of a move")
     now: Record = jax.tree.map(np.asarray, _position(state).now)
-    origin, target, kind = (int(number) for number in geometry()[int(label)])
+    origin, target, kind = (int(entry) for entry in geometry()[number])
     promotion, piece = PROMOTED[kind], _piece(now, origin)
     if not kind and target % 8 == 7 and piece and piece.piece_type == chess.PAWN:
         promotion = chess.QUEEN
@@ -127,12 +138,20 @@ def move_to_label(
 ) -> int:
     """The label of a python-chess move; castling may be written as e1g1 or as e1h1 in any game.
 
-    Raises ValueError for moves that no chess piece can make; legality is not looked at.
+    A position does not know whether it is one of Chess960: without `game` it is taken for standard
+    chess, while a state has its legal moves. Raises ValueError for moves that no chess piece can
+    make; legality is not looked at.
     """
-    position = _position(state)
+    if game is not None or isinstance(state, Position):
+        return _label(_position(state), move, game is not None and game.chess960)
+    standard, chess960 = (_label(state.position, move, variant) for variant in (False, True))
+    return chess960 if chess960 in np.asarray(state.moves.labels) else standard
+
+
+def _label(position: Position, move: chess.Move, chess960: bool) -> int:
     black = int(position.now.ply) % 2 == 1
     origin, target = _our_square(move.from_square, black), _our_square(move.to_square, black)
-    target = _castling_target(position, origin, target, game is not None and game.chess960)
+    target = _castling_target(position, origin, target, chess960)
     step = (target // 8 - origin // 8, target % 8 - origin % 8)
     if step not in PLANE_OF_STEP or move.drop is not None:
         raise ValueError(f"{move.uci()} is not a move that a chess piece can make")
@@ -263,7 +282,9 @@ def _with_past(line: list[_Facts], game: ChessGame) -> Position:
             repetitions=1
             + sum(
                 np.array_equal(names[earlier], names[index])
-                for earlier in range(index + 1, min(index + 1 + facts.clock, len(line)))
+                for earlier in range(
+                    index + 1, min(index + 1 + min(facts.clock, game.remembered), len(line))
+                )
             )
         )
         for index, facts in enumerate(line)

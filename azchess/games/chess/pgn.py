@@ -3,6 +3,7 @@
 Read strictly: what cannot be understood is an error that names file, game and line, where most
 readers pass over it and go on with another game than was played. Variations, annotations such as
 `!?` or `$1` and comments in front of the headers are read and dropped; comments on moves are kept.
+Move numbers, + and #, and an x where nothing is taken, are not looked at: the moves count.
 """
 
 import dataclasses
@@ -184,6 +185,8 @@ class _Reader:
         header = self.headers.get("Result", "*").replace("?", "*")
         if "*" not in (header, result) and header != result:
             raise ValueError(f"the header says {header}, but the moves end with {result}")
+        if board.is_checkmate() and (won := board.result()) not in (header, result):
+            raise ValueError(f"the moves end with mate, {won}, but the result is {result}")
         known = self.headers.items()
         headers = {k: v for k, v in known if k not in DERIVED and ROSTER.get(k) != v}
         game = GameRecord(

@@ -158,9 +158,9 @@ def _starts() -> tuple[UInt32[np.ndarray, "960 4 2"], UInt16[np.ndarray, "960"]]
 def start(number: Int[Array, ""] | int = STANDARD) -> Record:
     """The start position of a number (0 to 959) of Chess960; by default the standard one.
 
-    Raises ValueError for a Python integer outside 0 to 959; a traced number is taken to be right.
+    Raises ValueError for a number outside 0 to 959; a traced one is taken to be right.
     """
-    if isinstance(number, int) and not 0 <= number < 960:
+    if isinstance(number, int | np.integer) and not 0 <= number < 960:
         raise ValueError(f"start position {number}: Chess960 has the numbers 0 to 959")
     boards, rights = _starts()
     return Record(

@@ -71,6 +71,8 @@ def sample_positions(
 
     Raises ValueError for material that cannot be read, is impossible, or that no game goes on with.
     """
+    if count < 1:
+        raise ValueError(f"count = {count}: must be at least 1")
     men = parse_material(material)
     random = np.random.default_rng(seed)
     found: list[Record] = []

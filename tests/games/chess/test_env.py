@@ -21,6 +21,7 @@ from azchess.games.chess import (
     from_fen,
     label_to_move,
     move_to_label,
+    position_from_fen,
     to_board,
     to_fen,
 )
@@ -356,6 +357,43 @@ def test_pgx_fault_f_is_not_here_a_restarted_game_can_be_searched():
     searched = search(stack(state))
     boards = np.asarray(searched.search_tree.embeddings.position.now.board)[0]
     assert len({board.tobytes() for board in boards}) == 7
+
+
+def test_a_start_with_a_move_number_is_played_on_from_too():
+    fen = "4k3/8/8/8/8/8/4P3/4K3 b - - 3 20"
+    position = position_from_fen(fen, ENV.game)
+    mated = play(FOOLS_MATE.rpartition(" ")[0])
+    label = jnp.int32(move_to_label(mated, chess.Move.from_uci("d8h4")))
+    restart = auto_reset(ENV.step, lambda key: ENV.from_position(position, key))
+    state = jax.jit(restart)(mated, label, jax.random.PRNGKey(7))
+    assert to_fen(state) == fen
+    after = step(state, state.moves.labels[0].astype(jnp.int32))
+    assert not after.terminated
+    assert to_fen(after).split()[1] == "w"
+
+
+@pytest.mark.parametrize("action", [-1, -4672, 4672])
+def test_actions_that_are_no_labels_lose(action):
+    state = init(jax.random.PRNGKey(0))
+    legal = int(state.moves.labels[0])
+    for wrong in (action, legal - 4672):
+        after = step(state, jnp.int32(wrong))
+        assert after.terminated
+        assert after.rewards[state.current_player] == -1
+
+
+def test_a_state_of_chess960_tells_its_castling_moves():
+    env = Chess(chess960=True)
+    state = from_fen("r3k2r/pppppppp/8/8/8/8/PPPPPPPP/R3K2R w KQkq - 0 1", env)
+    for uci in ("e1g1", "e1h1", "e1c1", "e1a1"):
+        assert state.legal_action_mask[move_to_label(state, chess.Move.from_uci(uci))]
+
+
+def test_a_position_of_another_game_is_refused():
+    with pytest.raises(ValueError, match="make it with position_from_fen"):
+        ENV.from_position(position_from_fen(chess.STARTING_FEN))
+    with pytest.raises(ValueError, match="num_boards is always 8"):
+        Chess(num_boards=4)
 
 
 def test_games_go_on_through_automatic_restarts():

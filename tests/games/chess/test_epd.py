@@ -63,6 +63,7 @@ def test_best_moves_have_labels():
         (f'{EPD} id "BK.01;', "the quotation mark in '\"BK.01;' is not closed"),
         (f"{EPD} bm Qd1; bm Kc8;", "'bm' occurs twice"),
         (f"{EPD} 4", "'4' is not an opcode, as bm or id"),
+        (f"{EPD} hmvc; fmvn 50;", "hmvc must have one number, not ''"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, line, says):

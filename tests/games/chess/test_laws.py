@@ -297,7 +297,9 @@ def test_as_many_positions_are_remembered_as_can_be_repeated():
     assert ChessGame(quiet_plies=None).remembered == 150
     assert ChessGame(quiet_plies=150, memory=32).remembered == 32
     for field, value in (("repetition", 1), ("quiet_plies", 0), ("memory", 0)):
-        with pytest.raises(ValueError, match=f"ChessGame.{field} is {value}, but must be at least"):
+        with pytest.raises(
+            ValueError, match=f"ChessGame.{field} is {value}, but must be a whole number"
+        ):
             dataclasses.replace(GAME, **{field: value})
 
 

@@ -3,6 +3,7 @@
 import chess
 import chess.variant
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,7 +55,7 @@ def test_an_en_passant_square_is_named_only_where_a_capture_is_legal():
         ("4k3/8/8/8/8/8/8/4K2r b - - 0 1", "opposite check"),
         ("4k3/8/8/8/8/8/8/4K3 w K - 0 1", "bad castling rights"),
         ("4k2P/8/8/8/8/8/8/4K3 w - - 0 1", "pawns on backrank"),
-        ("4k3/8/8/8/8/8/8/4K3 w - - 0 20000", "32767 plies"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 20000", "20000 plies"),
     ],
 )
 def test_impossible_positions_are_refused_in_words(fen, wrong):
@@ -171,6 +172,30 @@ def test_moves_come_back_from_their_labels(uci, mirrored):
         move = chess.Move(move.from_square ^ 56, move.to_square ^ 56, move.promotion)
     position = position_from_board(board)
     assert label_to_move(position, move_to_label(position, move)) == move
+
+
+@pytest.mark.parametrize("label", [-1, 0, 4672])
+def test_numbers_that_are_no_labels_are_refused(label):
+    with pytest.raises(ValueError, match=f"{label} is not the label of a move"):
+        label_to_move(position_from_fen(chess.STARTING_FEN), label)
+
+
+def test_no_fens_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        records_from_fens([])
+
+
+def test_a_short_memory_misses_the_same_repetitions_however_a_position_is_made():
+    game = ChessGame(num_slots=40, memory=4)
+    board = chess.Board("4k3/8/8/8/8/8/8/R3K3 w - - 0 1")
+    position, step = position_from_board(board, game), jax.jit(game.step)
+    for uci in ["a1b1", "e8d8", "b1c1", "d8e8", "c1b1", "e8d8", "b1a1", "d8e8", "a1b1", "e8d8"]:
+        move = chess.Move.from_uci(uci)
+        position = step(position, jnp.int32(move_to_label(position, move)))
+        board.push(move)
+        built = position_from_board(board, game)
+        assert position.now.repetitions == built.now.repetitions
+        np.testing.assert_array_equal(position.seen, built.seen)
 
 
 @pytest.mark.parametrize("uci", ["0000", "a1b4", "e2e5n", "a7a8k", "N@f3"])

@@ -226,6 +226,7 @@ def test_games_without_headers_are_told_apart_by_their_results():
         ('[Event "A"]\n\n[Event "B"]\n\n1. e4 *', "this one has no result at its end"),
         ('[Event "A"]\n\n1. e4\n\n[Event "B"]\n\n1. e4 *', "this one has no result at its end"),
         ('[Result "1-0"]\n\n1. e4 0-1', "header says 1-0, but the moves end with 0-1"),
+        ("1. f3 e5 2. g4 Qh4# 1-0", "the moves end with mate, 0-1, but the result is 1-0"),
         ('[Result "won"]\n\n1. e4 *', "result 'won' must be one of 1-0, 0-1, 1/2-1/2, "),
         ('[Event "a "quoted" word"]\n\n1. e4 *', "this is no header"),
         ('[FEN "8/8/8/8"]\n\n1. e4 *', "'8/8/8/8' is not a FEN"),
