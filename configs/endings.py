@@ -31,12 +31,12 @@ CONFIG = RunConfig(
         learn=LearnKnobs(learning_rate=6e-3, moves_left_weight=1.0),
     ),
     # Every position of both endings; the share in use, nearest mates first, grows to all of them
-    # over the first half of the run. Games are cut early: their end is the search's judgement.
+    # over the first two thirds of the run. Games are cut early: their end is the search's judgement.
     starts=EndingStarts(materials=("KQvK", "KRvK"), either_side=True, drawn_share=0.25),
     first_reach=0.01,
     reach_iterations=350,
     capacity=512,
-    iterations=700,
+    iterations=500,
     checkpoint_every=100,
     evaluation=(
         EndingSuite(material="KQvK", max_plies=100, search=Puct(simulations=32)),
