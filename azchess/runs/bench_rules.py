@@ -81,14 +81,17 @@ def random_play(game: ChessGame, batch: int) -> tuple[Position, Int[Array, "B"]]
 
 def env_play(env: Any, batch: int) -> tuple[Any, tuple[Any, Int[Array, "B"]]]:
     """An environment's step for a batch, and states of random play with a legal move in each."""
-    step = jax.jit(jax.vmap(lambda state, action: env.step(state, action)))
+
+    def jitted() -> Any:
+        """A new function each time, so that the one to be measured is still to be compiled."""
+        return jax.jit(jax.vmap(lambda state, action: env.step(state, action)))
 
     @jax.jit
     def choose(mask: Bool[Array, "B A"], key: Any) -> Int[Array, "B"]:
         return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf), axis=-1)
 
     states = jax.jit(jax.vmap(env.init))(jax.random.split(jax.random.key(0), batch))
-    keys = jax.random.split(jax.random.key(1), PLIES + 1)
+    keys, step = jax.random.split(jax.random.key(1), PLIES + 1), jitted()
     for key in keys[1:]:
         states = step(states, choose(states.legal_action_mask, key))
-    return step, (states, choose(states.legal_action_mask, keys[0]))
+    return jitted(), (states, choose(states.legal_action_mask, keys[0]))
