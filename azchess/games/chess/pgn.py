@@ -185,8 +185,9 @@ class _Reader:
         header = self.headers.get("Result", "*").replace("?", "*")
         if "*" not in (header, result) and header != result:
             raise ValueError(f"the header says {header}, but the moves end with {result}")
-        if board.is_checkmate() and (won := board.result()) not in (header, result):
-            raise ValueError(f"the moves end with mate, {won}, but the result is {result}")
+        said = {header, result} - {"*"}
+        if board.is_checkmate() and said and (won := board.result()) not in said:
+            raise ValueError(f"the moves end with mate, {won}, but the result is {said.pop()}")
         known = self.headers.items()
         headers = {k: v for k, v in known if k not in DERIVED and ROSTER.get(k) != v}
         game = GameRecord(
