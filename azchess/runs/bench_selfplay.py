@@ -109,7 +109,7 @@ class PgxPlanes(ChessGame):
 def pgx_speed(network: Any, games: int, simulations: int) -> float:
     """Positions/s of self-play the way pgx's AlphaZero example does it."""
     step, states = pgx_selfplay(network, games, simulations)
-    return games / seconds(step, network, states, jax.random.key(0), repeats=1)
+    return games / seconds(step, network, states, jax.random.key(0), repeats=3)
 
 
 def pgx_selfplay(network: Any, games: int, simulations: int) -> tuple[Callable[..., Any], Any]:

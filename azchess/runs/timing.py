@@ -8,7 +8,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 
-def seconds(function: Callable[..., Any], *arguments: Any, repeats: int = 5) -> float:
+def seconds(function: Callable[..., Any], *arguments: Any, repeats: int = 25) -> float:
     """Median seconds of a call that has been made once before."""
     jax.block_until_ready(function(*arguments))
     times = []

@@ -49,16 +49,7 @@ def planes(history: Record, black: Bool[Array, ""] | None = None) -> Float[Array
     turned = history.black != viewer
     board = jnp.where(turned[:, None, None], flip(history.board), history.board)
     pieces = unpack(board)
-    queens = pieces.diagonal & pieces.straight
-    kinds = [
-        pieces.pawns,
-        pieces.knights,
-        pieces.diagonal & ~queens,
-        pieces.straight & ~queens,
-        queens,
-        pieces.kings,
-    ]
-    kind = Bits(*(jnp.stack(words, axis=1) for words in zip(*kinds, strict=True)))
+    kind = Bits(*(jnp.stack(words, axis=1) for words in zip(*pieces.kinds, strict=True)))
     mine, other = (
         Bits(*(jnp.where(turned, a, b)[:, None] for a, b in zip(*sides, strict=True)))
         for sides in ((pieces.theirs, pieces.own), (pieces.own, pieces.theirs))

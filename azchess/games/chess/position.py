@@ -96,6 +96,13 @@ class Pieces(NamedTuple):
     straight: Bits
     """Rooks and queens."""
 
+    @property
+    def kinds(self) -> tuple[Bits, Bits, Bits, Bits, Bits, Bits]:
+        """Pawns, knights, bishops, rooks, queens and kings of both sides."""
+        queens = self.diagonal & self.straight
+        bishops, rooks = self.diagonal & ~queens, self.straight & ~queens
+        return self.pawns, self.knights, bishops, rooks, queens, self.kings
+
 
 def unpack(board: UInt32[Array, "*b 4 2"]) -> Pieces:
     """The sets of squares of a packed board."""

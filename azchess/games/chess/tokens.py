@@ -32,21 +32,12 @@ def tokens(history: Record, chess960: bool = False) -> Float[Array, "64 F"]:
     board = jnp.where(turned[:, None, None], flip(board), board)
     pieces = unpack(board)
     mine, other = pieces.own, pieces.theirs
-    queens = pieces.diagonal & pieces.straight
-    kinds = [
-        pieces.pawns,
-        pieces.knights,
-        pieces.diagonal & ~queens,
-        pieces.straight & ~queens,
-        queens,
-        pieces.kings,
-    ]
     sides = [
         Bits(*(jnp.where(turned, b, a) for a, b in zip(own, their, strict=True)))
         for own, their in ((mine, other), (other, mine))
     ]
     placed = jnp.stack(
-        [jnp.stack([*(kind & side)], axis=-1) for side in sides for kind in kinds], axis=1
+        [jnp.stack([*(kind & side)], axis=-1) for side in sides for kind in pieces.kinds], axis=1
     )
     repeated = jnp.stack([history.repetitions == 2, history.repetitions > 2], axis=1)
     boards = jnp.concatenate(
