@@ -85,6 +85,8 @@ class Game(abc.ABC):
     """F, the features of each token."""
     num_boards: int = 1
     """H, how many boards (the newest first) a network sees."""
+    has_chance: bool = False
+    """Whether some positions are chance nodes, where dice and not a player choose the move."""
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray) -> Position:
@@ -105,6 +107,15 @@ class Game(abc.ABC):
     @abc.abstractmethod
     def mover(self, position: Position) -> Int32[Array, ""]:
         """The seat to move: 0 is the player who makes the first move of the game, 1 the other."""
+
+    def chance(self, position: Position, moves: Moves) -> Float[Array, "S"]:
+        """The probability of each of `moves` where the dice choose; all 0 where a player does.
+
+        At a chance node the moves are the outcomes of the dice, `step` makes one happen, and the
+        mover is the player who will act on them.
+        """
+        del position
+        return jnp.zeros(moves.labels.shape, jnp.float32)
 
     def history(self, position: Position) -> Record:
         """The last H plies as records `[H]`, the newest first, zeros where there was none.
