@@ -85,8 +85,8 @@ class Game(abc.ABC):
     """F, the features of each token."""
     num_boards: int = 1
     """H, how many boards (the newest first) a network sees."""
-    has_chance: bool = False
-    """Whether some positions are chance nodes, where dice and not a player choose the move."""
+    num_outcomes: int = 0
+    """K, the most outcomes of the dice at a chance node; 0 for a game without chance."""
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray) -> Position:
@@ -111,8 +111,8 @@ class Game(abc.ABC):
     def chance(self, position: Position, moves: Moves) -> Float[Array, "S"]:
         """The probability of each of `moves` where the dice choose; all 0 where a player does.
 
-        At a chance node the moves are the outcomes of the dice, `step` makes one happen, and the
-        mover is the player who will act on them.
+        At a chance node the moves are the outcomes of the dice, in the first K slots; `step` makes
+        one happen, and the mover is the player who will act on it.
         """
         del position
         return jnp.zeros(moves.labels.shape, jnp.float32)

@@ -13,7 +13,8 @@ from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
 from azchess.search.decision import Decision
 from azchess.search.knobs import Knob, SearchKnobs, per_game
-from azchess.search.root import sample_slot, split_keys
+from azchess.search.node import split_keys
+from azchess.search.root import sample_slot
 
 Search: TypeAlias = Callable[
     [Game, Evaluator, Any, Key[Array, "B"], Position, SearchKnobs],

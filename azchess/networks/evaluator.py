@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int16, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int16, Key, PRNGKeyArray
 
 from azchess.games.game import Game, Moves, Position
 from azchess.pytree import pytree
@@ -17,12 +17,14 @@ class Evaluation:
 
     `logits` `[S]`: log-odds of the moves, one per slot; slots without a move are to be ignored.
     `wdl` `[3]`: probabilities of a win, a draw and a loss for the mover. `moves_left`: plies to the
-    end of the game if it is not drawn.
+    end of the game if it is not drawn. `played`: which labels each seat played in the random games
+    behind the evaluation, if it rests on such.
     """
 
     logits: Float[Array, "*b S"]
     wdl: Float[Array, "*b 3"]
     moves_left: Float[Array, "*b"]
+    played: Bool[Array, "*b 2 A"] | None = None
 
     @property
     def value(self) -> Float[Array, "*b"]:
@@ -37,10 +39,16 @@ Evaluator: TypeAlias = Callable[
 """`(params, keys [B], positions [B], moves [B]) -> Evaluation [B]`; a key per game is consumed."""
 
 
-def prior(evaluation: Evaluation, moves: Moves) -> Float[Array, "*b S"]:
-    """Move probabilities over the slots: a softmax over the legal moves, 0 in the padding."""
+def prior(
+    evaluation: Evaluation, moves: Moves, temperature: Float[Array, "*b"] | float = 1.0
+) -> Float[Array, "*b S"]:
+    """Move probabilities over the slots: a softmax over the legal moves, 0 in the padding.
+
+    A softmax of logits / temperature: above 1 flatter, below 1 sharper.
+    """
     lowest = jnp.finfo(evaluation.logits.dtype).min
-    logits = jnp.where(moves.legal, evaluation.logits, lowest)
+    logits = evaluation.logits / jnp.asarray(temperature)[..., None]
+    logits = jnp.where(moves.legal, logits, lowest)
     return jnp.where(moves.legal, jax.nn.softmax(logits, axis=-1), 0.0)
 
 

@@ -5,7 +5,6 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -16,10 +15,10 @@ from azchess.pytree import pytree
 from azchess.runs.folder import Loaded
 from azchess.runs.notation import View, look, notation_of
 from azchess.search.decision import Decision
-from azchess.search.edges import Edges
 from azchess.search.gumbel import Gumbel
-from azchess.search.knobs import SearchKnobs, per_game
-from azchess.search.puct import Puct, puct_score
+from azchess.search.knobs import SearchKnobs, columns, per_game
+from azchess.search.policy import root_edges
+from azchess.search.puct import Puct, exploration
 
 
 @pytree
@@ -83,21 +82,13 @@ def think(
     evaluate = network_evaluator(game)
     positions = jax.tree.map(lambda leaf: leaf[None], position)
     keys = jax.random.split(jax.random.key(0), 1)
-    decision = search(game, evaluate, network, keys, positions, knobs.greedy())
-    moves = jax.vmap(game.moves)(positions)
+    decision, tree = search.think(game, evaluate, network, keys, positions, knobs.greedy())
     bonus = decision.policy
     if isinstance(search, Puct):
-        edges = Edges(
-            legal=moves.legal,
-            prior=decision.prior,
-            visits=decision.visits,
-            q=jnp.zeros_like(decision.q),
-            value=decision.value,
-            depth=jnp.zeros_like(decision.depth),
-        )
-        bonus = puct_score(edges, knobs=per_game(dataclasses.replace(knobs, fpu=0.0), 1))
-    moves_left = evaluate(network, keys, positions, moves).moves_left
-    return Thought(decision=decision, moves_left=moves_left, bonus=bonus)
+        edges = root_edges(tree)
+        bonus = exploration(edges, columns(per_game(knobs, 1)).at_root())
+        bonus = bonus * edges.prior / (1.0 + edges.visits)
+    return Thought(decision=decision, moves_left=decision.moves_left, bonus=bonus)
 
 
 class Session:

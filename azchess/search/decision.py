@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int16, Int32
 
 from azchess.pytree import pytree
-from azchess.search.tree import ROOT, Tree
+from azchess.search.tree import ROOT, Tree, has_above
 
 
 @pytree
@@ -45,7 +45,6 @@ def decide(
     slot: Int32[Array, "B"],
     policy: Float[Array, "B S"],
     network_prior: Float[Array, "B S"],
-    moves_left: Float[Array, "B"],
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from.
 
@@ -55,10 +54,9 @@ def decide(
     visits = jnp.where(goes_on[:, None], tree.visits[:, ROOT], 0)
     total = jnp.where(goes_on[:, None], tree.total[:, ROOT], 0.0)
     policy = jnp.where(goes_on[:, None], policy, 0.0)
-    count = 1.0 + visits.sum(axis=-1)
     own = tree.value[:, ROOT]
     exact = jnp.stack([own > 0, own == 0, own < 0], axis=-1).astype(jnp.float32)
-    simulations = tree.parent.shape[1] - 1
+    made = tree.visits[:, ROOT].sum(axis=-1).max()
     return Decision(
         slot=slot,
         policy=policy,
@@ -67,9 +65,28 @@ def decide(
         q=total / jnp.maximum(visits, 1),
         prior=tree.prior[:, ROOT],
         network_prior=network_prior,
-        value=(tree.value[:, ROOT] + total.sum(axis=-1)) / count,
-        wdl=jnp.where(goes_on[:, None], tree.wdl / count[:, None], exact),
-        moves_left=moves_left,
+        value=(tree.value[:, ROOT] + total.sum(axis=-1)) / (1.0 + visits.sum(axis=-1)),
+        wdl=jnp.where(goes_on[:, None], mean_wdl(tree), exact),
+        moves_left=tree.moves_left[:, ROOT],
         depth=tree.depth,
-        lockstep=jnp.full(slot.shape, tree.lockstep / max(simulations, 1), jnp.float32),
+        lockstep=jnp.full(slot.shape, tree.lockstep / jnp.maximum(made, 1), jnp.float32),
     )
+
+
+def mean_wdl(tree: Tree) -> Float[Array, "B 3"]:
+    """Mean win, draw and loss over all evaluations of a search, as the root's mover sees them.
+
+    A position counts as often as lines ended there: a finished one may do so many times.
+    """
+    rows = jnp.arange(tree.parent.shape[0])[:, None]
+    nodes = jnp.arange(tree.size)[None]
+    above, slot = jnp.maximum(tree.parent, 0), jnp.maximum(tree.slot, 0)
+    linked = (tree.child[rows, above, slot] == nodes) & (tree.parent >= 0)
+    onward = jnp.where(tree.finished, 0, tree.visits.sum(axis=-1))
+    ended = jnp.where(linked, tree.visits[rows, above, slot] - onward, 0)
+    ended = ended.at[:, ROOT].set(1).astype(jnp.float32)[..., None]
+    if tree.lower is not None:
+        ended = jnp.where(has_above(tree, tree.finished)[..., None], 0.0, ended)
+    seen = (tree.mover == tree.mover[:, :1])[..., None]
+    wdl = jnp.where(seen, tree.wdl, tree.wdl[..., ::-1])
+    return (ended * wdl).sum(axis=1) / jnp.maximum(ended.sum(axis=1), 1.0)

@@ -1,28 +1,22 @@
 """Gumbel AlphaZero: sequential halving at the root, improved policies below it."""
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int32, Key
 
-from azchess.games.game import Game, Position
-from azchess.networks.evaluator import Evaluator, prior
-from azchess.search.decision import Decision, decide
-from azchess.search.edges import Edges, best_slot, ranks_of
-from azchess.search.knobs import SearchKnobs, per_game
-from azchess.search.puct import check_simulations
-from azchess.search.root import split_keys
-from azchess.search.tree import edges_of, evaluate_node, grow, root_tree
+from azchess.search.edges import Edges
+from azchess.search.knobs import SearchKnobs
+from azchess.search.node import Node
+from azchess.search.policy import TreeSearch
 
 
 @dataclasses.dataclass(frozen=True)
-class Gumbel:
+class Gumbel(TreeSearch):
     """Full Gumbel AlphaZero (Danihelka et al. 2022, "Policy improvement by planning with Gumbel").
 
     At the root `considered` moves are drawn without replacement by Gumbel noise and sequentially
@@ -46,56 +40,39 @@ class Gumbel:
     """Most moves tried at the root (paper: 16)."""
     rescale_values: bool = False
     """Rescale the completed Q of each node to [0, 1] by its least and greatest (mctx: True)."""
-    max_depth: int | None = None
-    """Longest line in plies; None for no limit."""
 
     def __post_init__(self) -> None:
-        check_simulations(self.simulations, self.max_depth)
+        super().__post_init__()
         if self.considered < 1:
             raise ValueError(f"search.considered = {self.considered}: must be at least 1")
 
-    def __call__(
-        self,
-        game: Game,
-        evaluate: Evaluator,
-        params: object,
-        keys: Key[Array, "B"],
-        positions: Position,
-        knobs: SearchKnobs,
-    ) -> Decision:
-        """Searches positions `[B]`, none of them finished; keys `[B]` are consumed."""
-        knobs = per_game(knobs, keys.shape[0])
-        root_key, noise_key, search_key = split_keys(keys, 3)
-        node = evaluate_node(game, evaluate, params, root_key, positions)
-        plain = prior(node.evaluation, node.moves)
-        noise = jax.vmap(lambda key: jax.random.gumbel(key, plain.shape[1:]))(noise_key)
-        scale = functools.partial(self.scaled_q, knobs=knobs)
-        root_score = functools.partial(
-            halving_score,
-            scale=scale,
-            gumbel=jnp.asarray(knobs.gumbel_scale)[:, None] * noise,
-            table=considered_visits(self.considered, self.simulations),
-        )
-        tree = grow(
-            game,
-            evaluate,
-            params,
-            search_key,
-            root_tree(node, plain, knobs.discount, self.simulations + 1),
-            simulations=self.simulations,
-            root_rule=root_score,
-            rule=functools.partial(improved_policy_score, scale=scale),
-            discount=knobs.discount,
-            max_depth=self.max_depth,
-        )
-        root = jnp.zeros(keys.shape, jnp.int32)
-        edges = edges_of(tree, root, root)
-        score = root_score(edges, wanted=edges.visits.max(axis=-1))
-        slot = best_slot(score, edges, node.moves.labels, ranks_of(game))
-        policy = improved_policy(edges, scale(edges))
-        return decide(tree, slot, policy, plain, node.evaluation.moves_left)
+    def noise(self, keys: Key[Array, "B"], root: Node) -> Float[Array, "B S"]:
+        return jax.vmap(lambda key: jax.random.gumbel(key, root.prior.shape[1:]))(keys)
 
-    def scaled_q(self, edges: Edges, *, knobs: SearchKnobs) -> Float[Array, "B S"]:
+    def root_rule(self, edges: Edges, knobs: SearchKnobs, noise: Any) -> Float[Array, "B S"]:
+        table = jnp.asarray(considered_visits(self.considered, self.simulations))
+        considered = jnp.minimum(edges.legal.sum(axis=-1), table.shape[0] - 1)
+        made = jnp.minimum(edges.visits.sum(axis=-1), table.shape[1] - 1)
+        score = self.root_score(edges, knobs, noise)
+        return jnp.where(edges.visits == table[considered, made][:, None], score, -jnp.inf)
+
+    def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
+        return improved_policy_score(edges, self.scaled_q(edges, knobs))
+
+    def conclude(
+        self, edges: Edges, knobs: SearchKnobs, noise: Any
+    ) -> tuple[Float[Array, "B S"], Float[Array, "B S"]]:
+        most = edges.visits.max(axis=-1, keepdims=True)
+        score = jnp.where(edges.visits == most, self.root_score(edges, knobs, noise), -jnp.inf)
+        return score, improved_policy(edges, self.scaled_q(edges, knobs))
+
+    def root_score(self, edges: Edges, knobs: SearchKnobs, noise: Any) -> Float[Array, "B S"]:
+        """Gumbel + logits + sigma(completed Q), the logits at most 0."""
+        logits = log_prior(edges)
+        logits = logits - jnp.where(edges.legal, logits, -jnp.inf).max(axis=-1, keepdims=True)
+        return jnp.maximum(knobs.gumbel_scale * noise + logits + self.scaled_q(edges, knobs), -1e9)
+
+    def scaled_q(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         """sigma(completed Q), in units of logits."""
         q = completed_q(edges)
         if self.rescale_values:
@@ -105,12 +82,7 @@ class Gumbel:
         else:
             q = (q + 1.0) / 2.0
         most = edges.visits.max(axis=-1, keepdims=True)
-        return (
-            (jnp.asarray(knobs.c_visit)[:, None] + most) * jnp.asarray(knobs.c_scale)[:, None] * q
-        )
-
-
-Scale: TypeAlias = Callable[[Edges], Float[Array, "B S"]]
+        return (knobs.c_visit + most) * knobs.c_scale * q
 
 
 def completed_q(edges: Edges) -> Float[Array, "B S"]:
@@ -134,33 +106,10 @@ def improved_policy(edges: Edges, scaled_q: Float[Array, "B S"]) -> Float[Array,
     return jnp.where(edges.legal, jax.nn.softmax(logits, axis=-1), 0.0)
 
 
-def improved_policy_score(edges: Edges, *, scale: Scale) -> Float[Array, "B S"]:
+def improved_policy_score(edges: Edges, scaled_q: Float[Array, "B S"]) -> Float[Array, "B S"]:
     """Below the root: the move that falls most short of the improved policy (paper, eq. 14)."""
     count = 1.0 + edges.visits.sum(axis=-1, keepdims=True)
-    return improved_policy(edges, scale(edges)) - edges.visits / count
-
-
-def halving_score(
-    edges: Edges,
-    *,
-    scale: Scale,
-    gumbel: Float[Array, "B S"],
-    table: Int32[np.ndarray, "M N"],
-    wanted: Int32[Array, "B"] | None = None,
-) -> Float[Array, "B S"]:
-    """At the root: Gumbel + logits + sigma(Q) among the moves of the phase's visit count.
-
-    `wanted` is that count; by default the table says it, from the number of moves considered and
-    the number of simulations made.
-    """
-    if wanted is None:
-        considered = jnp.minimum(edges.legal.sum(axis=-1), table.shape[0] - 1)
-        made = jnp.minimum(edges.visits.sum(axis=-1), table.shape[1] - 1)
-        wanted = jnp.asarray(table)[considered, made]
-    logits = log_prior(edges)
-    logits = logits - jnp.where(edges.legal, logits, -jnp.inf).max(axis=-1, keepdims=True)
-    score = jnp.maximum(gumbel + logits + scale(edges), -1e9)
-    return jnp.where(edges.visits == wanted[:, None], score, -jnp.inf)
+    return improved_policy(edges, scaled_q) - edges.started / count
 
 
 def considered_visits(considered: int, simulations: int) -> Int32[np.ndarray, "M N"]:

@@ -14,6 +14,39 @@ Knob: TypeAlias = float | int | Float[Array, "..."]
 
 T = TypeVar("T")
 
+ANY = float("inf")
+RANGES = {
+    "discount": (0.0, 1.0),
+    "budget": (1.0, ANY),
+    "temperature": (0.0, ANY),
+    "temperature_plies": (0.0, ANY),
+    "temperature_decay": (0.0, ANY),
+    "temperature_end": (0.0, ANY),
+    "value_cutoff": (0.0, 2.0),
+    "noise_fraction": (0.0, 1.0),
+    "noise_alpha": (1e-3, ANY),
+    "noise_total": (1e-3, ANY),
+    "policy_temperature": (1e-3, ANY),
+    "root_temperature": (1e-3, ANY),
+    "c_init": (0.0, ANY),
+    "c_base": (1.0, ANY),
+    "c_factor": (0.0, ANY),
+    "fpu": (-1.0, 1.0),
+    "fpu_parent": (0.0, 1.0),
+    "fpu_reduction": (0.0, 2.0),
+    "forced_visits": (0.0, ANY),
+    "draw_score": (-1.0, 1.0),
+    "moves_left_slope": (0.0, ANY),
+    "moves_left_most": (0.0, 1.0),
+    "moves_left_threshold": (0.0, 1.0),
+    "gumbel_scale": (0.0, ANY),
+    "c_visit": (0.0, ANY),
+    "c_scale": (0.0, ANY),
+    "c_uct": (0.0, ANY),
+    "c_prior": (0.0, ANY),
+    "rave_visits": (0.0, ANY),
+}
+
 
 @pytree
 class SearchKnobs:
@@ -24,20 +57,75 @@ class SearchKnobs:
 
     discount: Knob = 1.0
     """Worth of a win one ply later, relative to now (AlphaZero: 1)."""
+    budget: Knob | None = None
+    """Simulations of this game, at most the search's own number; None for all of them."""
+
     temperature: Knob = 1.0
     """Self-play draws its first moves from policy^(1/temperature) (AlphaZero: 1)."""
     temperature_plies: Knob = 30.0
     """Plies of a self-play game that are drawn so (AlphaZero: 30 moves in Go and chess)."""
-    c_init: Knob = 1.25
-    """PUCT exploration constant (AlphaZero: 1.25)."""
-    c_base: Knob = 19652.0
-    """PUCT exploration growth (AlphaZero: 19652)."""
-    fpu: Knob = 0.0
-    """First-play urgency: Q of an unvisited move (AlphaZero, as reported: -1, a loss)."""
+    temperature_decay: Knob = 0.0
+    """Plies over which the temperature then falls linearly (Lc0: tempdecay-moves, 0)."""
+    temperature_end: Knob = 0.0
+    """Temperature after that, 0 for the search's own choice (Lc0: temp-endgame, 0)."""
+    value_cutoff: Knob = 2.0
+    """No move is drawn whose Q is so far below the best (Lc0: temp-value-cutoff / 50, 2)."""
+    visit_offset: Knob = 0.0
+    """Added to each visited move's share of the visits, in visits (Lc0: temp-visit-offset, 0)."""
+
     noise_fraction: Knob = 0.25
     """Share of Dirichlet noise in the root prior (AlphaZero: 0.25); 0 in evaluation."""
     noise_alpha: Knob = 0.3
     """Concentration of the noise (AlphaZero: 0.3 in chess)."""
+    noise_total: Knob | None = None
+    """Sum of the concentrations over the moves, in place of `noise_alpha` (KataGo: 10.83)."""
+    policy_temperature: Knob = 1.0
+    """Softmax temperature of all priors (Lc0: policy-softmax-temp, 1.359)."""
+    root_temperature: Knob = 1.0
+    """Further softmax temperature of the root's prior (KataGo: 1.25 falling to 1.1)."""
+
+    c_init: Knob = 1.25
+    """PUCT exploration constant (AlphaZero: 1.25; Lc0: cpuct, 1.745)."""
+    c_base: Knob = 19652.0
+    """PUCT exploration growth (AlphaZero: 19652; Lc0: cpuct-base, 38739)."""
+    c_factor: Knob = 1.0
+    """Weight of that growth (AlphaZero: 1; Lc0: cpuct-factor, 3.894); 0 for a constant c."""
+    fpu: Knob = 0.0
+    """First-play urgency: Q of an unvisited move (AlphaZero, as reported: -1, a loss)."""
+    fpu_parent: Knob = 0.0
+    """Share of the node's mean value that is added to it (Lc0's reduction: 1)."""
+    fpu_reduction: Knob = 0.0
+    """Taken off it, times the root of the visited moves' prior mass (Lc0: fpu-value, 0.33)."""
+    root_c_init: Knob | None = None
+    """`c_init` at the root; None, here and below, for the same as elsewhere."""
+    root_c_base: Knob | None = None
+    """`c_base` at the root."""
+    root_c_factor: Knob | None = None
+    """`c_factor` at the root."""
+    root_fpu: Knob | None = None
+    """`fpu` at the root."""
+    root_fpu_parent: Knob | None = None
+    """`fpu_parent` at the root."""
+    root_fpu_reduction: Knob | None = None
+    """`fpu_reduction` at the root."""
+    forced_visits: Knob = 0.0
+    """k of the k P N visits that a root move gets at least, squared (KataGo: 2)."""
+
+    draw_score: Knob = 0.0
+    """Worth of a draw to the root's mover (Lc0: draw-score, 0)."""
+    moves_left_slope: Knob = 0.0
+    """Worth of a ply of game length, for who is ahead (Lc0: moves-left-slope, 0.0027)."""
+    moves_left_most: Knob = 0.0345
+    """Most that game length may matter (Lc0: moves-left-max-effect, 0.0345)."""
+    moves_left_threshold: Knob = 0.8
+    """Least |Q| at which it matters (Lc0: moves-left-threshold, 0.8)."""
+    moves_left_constant: Knob = 0.0
+    """Constant part of its weight (Lc0: moves-left-constant-factor, 0)."""
+    moves_left_scaled: Knob = 1.6521
+    """Part linear in |Q| (Lc0: moves-left-scaled-factor, 1.6521)."""
+    moves_left_quadratic: Knob = -0.6521
+    """Part quadratic in |Q| (Lc0: moves-left-quadratic-factor, -0.6521)."""
+
     gumbel_scale: Knob = 1.0
     """Scale of the Gumbel noise at the root (Danihelka et al. 2022: 1); 0 in evaluation."""
     c_visit: Knob = 50.0
@@ -45,29 +133,41 @@ class SearchKnobs:
     c_scale: Knob = 1.0
     """Scale of Q against logits (Danihelka et al. 2022: 1 in board games; mctx: 0.1)."""
 
+    c_uct: Knob = 1.4142135
+    """UCT's exploration constant for values in [-1, 1] (Auer et al. 2002: the root of 8)."""
+    c_prior: Knob = 0.0
+    """Weight of the prior as a progressive bias (Chaslot et al. 2008 tune theirs)."""
+    rave_visits: Knob = 1000.0
+    """Visits at which a move and its all-moves-as-first weigh alike (Gelly and Silver 2011)."""
+
+    def at_root(self) -> "SearchKnobs":
+        """The knobs as the root's rule reads them: what is set for the root takes its place."""
+        own = {
+            field.name.removeprefix("root_"): getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name.startswith(("root_c_", "root_fpu"))
+        }
+        return dataclasses.replace(
+            self, **{name: value for name, value in own.items() if value is not None}
+        )
+
     def greedy(self) -> "SearchKnobs":
         """The same search without noise and without sampled moves, as in play and evaluation."""
         return dataclasses.replace(
-            self, noise_fraction=0.0, gumbel_scale=0.0, temperature_plies=0.0
+            self,
+            noise_fraction=0.0,
+            gumbel_scale=0.0,
+            temperature_plies=0.0,
+            temperature_decay=0.0,
+            temperature_end=0.0,
         )
 
 
 def check_knobs(knobs: SearchKnobs) -> None:
     """Raises ValueError for a value out of its range; only for knobs that are Python numbers."""
-    ranges = {
-        "discount": (0.0, 1.0),
-        "temperature": (0.0, float("inf")),
-        "temperature_plies": (0.0, float("inf")),
-        "c_init": (0.0, float("inf")),
-        "c_base": (1.0, float("inf")),
-        "fpu": (-1.0, 1.0),
-        "noise_fraction": (0.0, 1.0),
-        "noise_alpha": (1e-3, float("inf")),
-        "gumbel_scale": (0.0, float("inf")),
-        "c_visit": (0.0, float("inf")),
-        "c_scale": (0.0, float("inf")),
-    }
-    for name, (low, high) in ranges.items():
+    for field in dataclasses.fields(knobs):
+        name = field.name
+        low, high = RANGES.get(name, RANGES.get(name.removeprefix("root_"), (-ANY, ANY)))
         value = getattr(knobs, name)
         if isinstance(value, int | float) and not low <= value <= high:
             raise ValueError(f"knobs.search.{name} = {value}: must be between {low} and {high}")
@@ -86,3 +186,8 @@ def per_game(knobs: T, batch: int) -> T:
         return jnp.broadcast_to(value, (batch,))
 
     return jax.tree_util.tree_map_with_path(spread, knobs)
+
+
+def columns(knobs: T) -> T:
+    """Knobs `[B]` as `[B, 1]`, beside the scores `[B, S]` of a rule."""
+    return jax.tree.map(lambda value: value[:, None], knobs)

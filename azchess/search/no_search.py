@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from azchess.games.game import Game, Position
-from azchess.networks.evaluator import Evaluator, prior
+from azchess.networks.evaluator import Evaluator
 from azchess.search.decision import Decision
 from azchess.search.knobs import SearchKnobs, per_game
-from azchess.search.tree import evaluate_node, node_value, node_wdl
+from azchess.search.node import evaluate_node
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +29,9 @@ class NoSearch:
         knobs: SearchKnobs,
     ) -> Decision:
         """Judges positions `[B]`, none of them finished; keys `[B]` are consumed."""
-        node = evaluate_node(game, evaluate, params, keys, positions)
-        chances = prior(node.evaluation, node.moves)
+        knobs = per_game(knobs, keys.shape[0])
+        node = evaluate_node(game, evaluate, params, keys, positions, discount=knobs.discount)
+        chances = node.prior
         none = jnp.zeros(keys.shape, jnp.int32)
         labels = node.moves.labels
         return Decision(
@@ -41,9 +42,9 @@ class NoSearch:
             q=jnp.zeros(labels.shape, jnp.float32),
             prior=chances,
             network_prior=chances,
-            value=node_value(node, per_game(knobs, keys.shape[0]).discount),
-            wdl=node_wdl(node),
-            moves_left=node.evaluation.moves_left,
+            value=node.value,
+            wdl=node.wdl,
+            moves_left=node.moves_left,
             depth=none,
             lockstep=none.astype(jnp.float32),
         )

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key
 
-from azchess.search.knobs import Knob
+from azchess.search.knobs import Knob, SearchKnobs
+from azchess.search.node import Node
 
 
 def dirichlet(keys: Key[Array, "B"], alpha: Knob, legal: Bool[Array, "B S"]) -> Float[Array, "B S"]:
@@ -38,6 +39,24 @@ def noisy_prior(
     return (1.0 - share) * prior + share * dirichlet(keys, alpha, legal)
 
 
+def dirichlet_prior(keys: Key[Array, "B"], root: Node, knobs: SearchKnobs) -> Float[Array, "B S"]:
+    """The root's prior, flattened by the root's temperature and mixed with Dirichlet noise."""
+    legal = root.moves.legal
+    alpha = jnp.asarray(knobs.noise_alpha)
+    if knobs.noise_total is not None:
+        alpha = jnp.asarray(knobs.noise_total) / jnp.maximum(legal.sum(axis=-1), 1)
+    warm = tempered(root.prior, jnp.asarray(knobs.root_temperature)[:, None])
+    return noisy_prior(keys, warm, legal, knobs.noise_fraction, alpha)
+
+
+def tempered(prior: Float[Array, "B S"], temperature: Float[Array, "B 1"]) -> Float[Array, "B S"]:
+    """prior^(1/temperature), normalised; unchanged, to the bit, at temperature 1."""
+    logits = jnp.log(jnp.maximum(prior, jnp.finfo(jnp.float32).tiny)) / temperature
+    power = jnp.where(prior > 0, jnp.exp(logits - logits.max(axis=-1, keepdims=True)), 0.0)
+    warm = power / power.sum(axis=-1, keepdims=True)
+    return jnp.where(temperature == 1.0, prior, warm)
+
+
 def sample_slot(
     keys: Key[Array, "B"], policy: Float[Array, "B S"], temperature: Knob
 ) -> Int32[Array, "B"]:
@@ -49,8 +68,3 @@ def sample_slot(
     )
     logits = jnp.where(policy > 0, logits, lowest)
     return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
-
-
-def split_keys(keys: Key[Array, "B"], number: int) -> Key[Array, "N B"]:
-    """Splits the key of every game: keys `[B]` are consumed, keys `[number, B]` come back."""
-    return jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, number))(keys), 1, 0)

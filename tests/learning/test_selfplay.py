@@ -18,8 +18,7 @@ from azchess.learning.selfplay import SelfPlayConfig, Starts, choose, new_games,
 from azchess.networks.evaluator import network_evaluator, uniform_evaluator
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
-from azchess.search.puct import Puct, puct_score
-from azchess.search.tree import evaluate_node, grow, root_tree
+from azchess.search.puct import Puct
 from learning.scripted import (
     FOOLS_MATE,
     NETWORK,
@@ -95,21 +94,9 @@ def test_trees_of_restarted_lanes_hold_different_boards():
 
     @jax.jit
     def tree(positions):
-        evaluate = uniform_evaluator(GAME)
         keys = jax.random.split(jax.random.key(0), 4)
-        node = evaluate_node(GAME, evaluate, None, keys, positions)
-        ones = jnp.ones(4)
-        knobs = SearchKnobs(c_init=ones, c_base=19652 * ones, fpu=0 * ones)
-        rule = functools.partial(puct_score, knobs=knobs)
-        prior = node.moves.legal / node.moves.count[:, None]
-        grown = root_tree(node, prior, ones, 7)
-        return grow(
-            *(GAME, evaluate, None, keys, grown),
-            simulations=6,
-            root_rule=rule,
-            rule=rule,
-            discount=ones,
-        )
+        knobs = SearchKnobs().greedy()
+        return search.think(GAME, uniform_evaluator(GAME), None, keys, positions, knobs)[1]
 
     boards = np.asarray(tree(games.position).positions.state._x.board)
     for lane in range(4):

@@ -19,17 +19,19 @@ from azchess.games.toy import Heap, subtraction
 from azchess.learning.learner import LearnConfig
 from azchess.learning.losses import LearnKnobs
 from azchess.learning.selfplay import SelfPlayConfig
-from azchess.networks.evaluator import prior, uniform_evaluator
+from azchess.networks.evaluator import uniform_evaluator
 from azchess.networks.transformer import TransformerConfig
 from azchess.runs import folder
 from azchess.runs.config import RunConfig, load_config, to_json
 from azchess.runs.starts import EndingStarts, FenStarts
 from azchess.runs.train import resume, train
+from azchess.search.grow import Growth, grow
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.no_search import NoSearch
+from azchess.search.node import evaluate_node
 from azchess.search.puct import Puct
-from azchess.search.tree import evaluate_node, grow, root_tree
+from azchess.search.tree import root_tree
 
 TINY = RunConfig(
     game=subtraction(5, 3),
@@ -191,12 +193,11 @@ def test_trees_too_small_for_the_simulations_are_refused():
     game, keys = subtraction(5, 3), jax.random.split(jax.random.key(0), 1)
     evaluate = uniform_evaluator(game)
     root = evaluate_node(game, evaluate, None, keys, jax.vmap(game.init)(keys))
-    tree = root_tree(root, prior(root.evaluation, root.moves), 1.0, size=4)
-    rule = lambda edges: edges.prior  # noqa: E731
+    tree = root_tree(root, size=4)
+    rule = lambda edges, knobs: edges.prior  # noqa: E731
+    rest = {"growth": Growth(4), "root_rule": rule, "rule": rule, "knobs": SearchKnobs()}
     with pytest.raises(ValueError, match="4 simulations need trees of 5 nodes"):
-        grow(
-            game, evaluate, None, keys, tree, simulations=4, root_rule=rule, rule=rule, discount=1.0
-        )
+        grow(game, evaluate, None, keys, tree, **rest)
 
 
 @pytest.mark.parametrize("search", [Puct(4), Gumbel(4), NoSearch()], ids=["puct", "gumbel", "none"])

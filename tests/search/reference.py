@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from azchess.games.game import Game
-from azchess.networks.evaluator import Evaluation, prior
+from azchess.networks.evaluator import Evaluation
 from azchess.search.knobs import SearchKnobs
-from azchess.search.tree import evaluate_node, node_value
+from azchess.search.node import evaluate_node
+from azchess.search.puct import Puct
 
 
 def hashed_evaluator(game: Game) -> Any:
@@ -67,17 +68,30 @@ def compiled(search: Any, game: Game) -> Any:
 
 
 @functools.cache
+def grown(game: Game, simulations: int, max_depth: int | None = None) -> Any:
+    """`(params, keys, positions, knobs) -> Tree` of a PUCT search without noise, compiled."""
+    search = Puct(simulations, max_depth=max_depth)
+    evaluate = hashed_evaluator(game)
+
+    def run(params, keys, positions, knobs):
+        return search.think(game, evaluate, params, keys, positions, knobs.greedy())[1]
+
+    return jax.jit(run)
+
+
+@functools.cache
 def _compiled_node(game: Game) -> Any:
     evaluate = hashed_evaluator(game)
 
     def look(position, params, discount):
         batch = jax.tree.map(lambda leaf: leaf[None], position)
-        node = evaluate_node(game, evaluate, params, jax.random.split(jax.random.key(0), 1), batch)
+        keys = jax.random.split(jax.random.key(0), 1)
+        node = evaluate_node(game, evaluate, params, keys, batch, discount=discount)
         facts = (
             node.moves.labels,
-            prior(node.evaluation, node.moves),
-            node_value(node, discount),
-            node.status.terminated | ~node.moves.legal.any(axis=-1),
+            node.prior,
+            node.value,
+            node.finished,
             node.mover,
         )
         return jax.tree.map(lambda fact: fact[0], facts)

@@ -13,8 +13,7 @@ from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import hash_game
 from azchess.search.gumbel import Gumbel, considered_visits
 from azchess.search.knobs import SearchKnobs
-from azchess.search.root import split_keys
-from azchess.search.tree import evaluate_node
+from azchess.search.node import evaluate_node, split_keys
 from search.reference import compiled, hashed_evaluator
 from search.test_puct import plain_positions
 
@@ -35,11 +34,11 @@ def mctx_gumbel(game, search, knobs, monkeypatch):
 
     def output(positions):
         keys = jax.random.split(jax.random.key(0), BATCH)
-        node = evaluate_node(game, evaluate, 1.0, keys, positions)
+        node = evaluate_node(game, evaluate, 1.0, keys, positions, discount=knobs.discount)
+        found = evaluate(1.0, keys, positions, node.moves)
         illegal = ~node.moves.legal
-        logits = jnp.where(illegal, jnp.finfo(jnp.float32).min, node.evaluation.logits)
-        value = node.evaluation.value * knobs.discount**node.evaluation.moves_left
-        return logits, value, illegal, (positions, node.moves.labels)
+        logits = jnp.where(illegal, jnp.finfo(jnp.float32).min, found.logits)
+        return logits, node.value, illegal, (positions, node.moves.labels)
 
     def recurrent(params, key, action, embedding):
         positions, labels = embedding
@@ -54,7 +53,7 @@ def mctx_gumbel(game, search, knobs, monkeypatch):
         ), embedding
 
     def run(keys, positions):
-        noise_keys = split_keys(keys, 3)[1]
+        noise_keys = split_keys(keys, 4)[2]
         noise = jax.vmap(lambda key: jax.random.gumbel(key, (game.num_slots,)))(noise_keys)
         logits, value, illegal, embedding = output(positions)
         # The paper's Q in [0, 1] is half of mctx's Q in [-1, 1]; rescaled values are alike.

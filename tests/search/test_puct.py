@@ -10,39 +10,11 @@ import pytest
 from azchess.games.chess.game import ChessGame
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import hash_game, subtraction
-from azchess.networks.evaluator import prior
-from azchess.search.knobs import SearchKnobs, per_game
-from azchess.search.puct import Puct, puct_score
-from azchess.search.tree import evaluate_node, grow, root_tree
-from search.reference import compiled, hashed_evaluator, puct
+from azchess.search.knobs import SearchKnobs
+from azchess.search.puct import Puct
+from search.reference import compiled, grown, puct
 
 BATCH = 8
-
-
-@functools.cache
-def grown(game, simulations, max_depth=None):
-    """The tree of a PUCT search without noise, compiled."""
-
-    def run(params, keys, positions, knobs):
-        knobs = per_game(knobs, BATCH)
-        evaluate = hashed_evaluator(game)
-        node = evaluate_node(game, evaluate, params, keys, positions)
-        tree = root_tree(node, prior(node.evaluation, node.moves), knobs.discount, simulations + 1)
-        rule = functools.partial(puct_score, knobs=knobs)
-        return grow(
-            game,
-            evaluate,
-            params,
-            keys,
-            tree,
-            simulations=simulations,
-            root_rule=rule,
-            rule=rule,
-            discount=knobs.discount,
-            max_depth=max_depth,
-        )
-
-    return jax.jit(run)
 
 
 def wander(game, count, most, seed=0):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from azchess.search.knobs import SearchKnobs, check_knobs, per_game
-from azchess.search.root import dirichlet, noisy_prior, sample_slot, split_keys
+from azchess.search.node import split_keys
+from azchess.search.root import dirichlet, noisy_prior, sample_slot
 
 DRAWS, SLOTS, LEGAL = 2000, 64, 20
 

@@ -1,7 +1,6 @@
 """Laws of the search loop that hold whatever the game and the network are."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,12 @@ import numpy as np
 import pytest
 
 from azchess.games.toy import HashGame, hash_game, subtraction
-from azchess.networks.evaluator import Evaluation, prior
+from azchess.networks.evaluator import Evaluation
 from azchess.search.edges import Edges, best_slot
 from azchess.search.gumbel import Gumbel
-from azchess.search.knobs import SearchKnobs, per_game
+from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.puct import Puct, puct_score
-from azchess.search.tree import evaluate_node, grow, root_tree
-from search.reference import compiled, hashed_evaluator
+from search.reference import compiled, grown, hashed_evaluator
 
 BATCH = 8
 GAME = hash_game(7, legal=0.7, ends=0.2)
@@ -32,35 +30,10 @@ def rows(tree, index):
     return jax.tree.map(lambda leaf: leaf[index] if jnp.ndim(leaf) else leaf, tree)
 
 
-@functools.cache
-def grown(game, simulations, max_depth=None):
-    """`(keys, positions, knobs) -> Tree` of a PUCT search, compiled."""
-
-    def run(keys, positions, knobs):
-        knobs = per_game(knobs, keys.shape[0])
-        evaluate = hashed_evaluator(game)
-        node = evaluate_node(game, evaluate, 1.0, keys, positions)
-        rule = functools.partial(puct_score, knobs=knobs)
-        return grow(
-            game,
-            evaluate,
-            1.0,
-            keys,
-            root_tree(node, prior(node.evaluation, node.moves), knobs.discount, simulations + 1),
-            simulations=simulations,
-            root_rule=rule,
-            rule=rule,
-            discount=knobs.discount,
-            max_depth=max_depth,
-        )
-
-    return jax.jit(run)
-
-
 @pytest.fixture(scope="module")
 def tree():
     keys, positions = roots(GAME)
-    return jax.device_get(grown(GAME, 48)(keys, positions, SearchKnobs()))
+    return jax.device_get(grown(GAME, 48)(1.0, keys, positions, SearchKnobs()))
 
 
 @pytest.mark.fast
@@ -193,7 +166,7 @@ def test_the_order_of_the_slots_does_not_matter(search, strength):
 
 def test_a_line_stops_at_the_depth_limit_and_counts_its_last_position_again():
     keys, positions = roots(GAME)
-    tree = jax.device_get(grown(GAME, 40, 2)(keys, positions, SearchKnobs()))
+    tree = jax.device_get(grown(GAME, 40, 2)(1.0, keys, positions, SearchKnobs()))
     assert (tree.depth == 2).all()
     assert (tree.visits[:, 0].sum(axis=-1) == 40).all()
     for row in range(BATCH):
@@ -224,7 +197,7 @@ class Capped(HashGame):
 def test_a_line_that_is_cut_ends_with_the_evaluators_value():
     game = Capped(num_labels=3, num_slots=3)
     keys, positions = roots(game)
-    tree = jax.device_get(grown(game, 30)(keys, positions, SearchKnobs()))
+    tree = jax.device_get(grown(game, 30)(1.0, keys, positions, SearchKnobs()))
     cut = (tree.positions.ply == 2) & (tree.parent > 0)
     assert tree.finished[cut].all()
     assert (np.abs(tree.value[cut]) < 1).all()
@@ -240,6 +213,7 @@ def edges(prior, visits=None, legal=None, q=0.0):
         legal=jnp.ones(prior.shape, bool) if legal is None else jnp.array([legal]),
         prior=prior,
         visits=visits,
+        in_flight=jnp.int32(0),
         q=jnp.broadcast_to(jnp.float32(q), prior.shape),
         value=jnp.zeros(1),
         depth=jnp.zeros(1, jnp.int32),
@@ -263,8 +237,8 @@ def test_ties_go_to_the_higher_prior_and_then_to_the_lower_rank():
 
 @pytest.mark.fast
 def test_first_play_urgency_is_the_q_of_unvisited_moves_whoever_moves():
-    knobs = per_game(SearchKnobs(fpu=-1.0), 1)
-    score = puct_score(edges([0.5, 0.5], visits=[3, 0], q=0.25), knobs=knobs)[0]
+    knobs = columns(per_game(SearchKnobs(fpu=-1.0), 1))
+    score = puct_score(edges([0.5, 0.5], visits=[3, 0], q=0.25), knobs)[0]
     c = 1.25 + np.log((4 + 19652) / 19652)
     np.testing.assert_allclose(
         score, [0.25 + c * 0.5 * 3**0.5 / 4, -1 + c * 0.5 * 3**0.5], rtol=1e-6
@@ -272,8 +246,8 @@ def test_first_play_urgency_is_the_q_of_unvisited_moves_whoever_moves():
     # Pessimism narrows the search for both sides, so that lines are longer.
     keys, positions = roots(hash_game(7))
     game = hash_game(7)
-    narrow = grown(game, 48)(keys, positions, SearchKnobs(fpu=-1.0))
-    wide = grown(game, 48)(keys, positions, SearchKnobs(fpu=1.0))
+    narrow = grown(game, 48)(1.0, keys, positions, SearchKnobs(fpu=-1.0))
+    wide = grown(game, 48)(1.0, keys, positions, SearchKnobs(fpu=1.0))
     assert (narrow.depth > wide.depth).all()
     for parity in (0, 1):
         tried = [
@@ -296,6 +270,13 @@ def test_the_winning_move_of_a_solved_game_is_found():
     assert (jnp.sign(decision.value) == game.worth(stones)).all()
 
 
+class Widest(Puct):
+    """Visits all moves alike."""
+
+    def rule(self, edges, knobs):
+        return -edges.visits.astype(jnp.float32)
+
+
 def test_the_evaluator_gets_a_new_key_for_every_game_and_position():
     game = hash_game(4)
 
@@ -308,18 +289,7 @@ def test_the_evaluator_gets_a_new_key_for_every_game_and_position():
         )
 
     keys, positions = roots(game)
-    node = evaluate_node(game, evaluate, None, keys, positions)
-    tree = grow(
-        game,
-        evaluate,
-        None,
-        keys,
-        root_tree(node, prior(node.evaluation, node.moves), jnp.ones(BATCH), 13),
-        simulations=12,
-        root_rule=lambda edges: -edges.visits.astype(jnp.float32),
-        rule=lambda edges: -edges.visits.astype(jnp.float32),
-        discount=jnp.ones(BATCH),
-    )
+    tree = Widest(12).think(game, evaluate, None, keys, positions, SearchKnobs())[1]
     assert len(np.unique(tree.value)) == tree.value.size
 
 
@@ -359,8 +329,8 @@ def test_more_simulations_need_no_more_scratch_memory(search):
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
     few, many = scratch(8), scratch(64)
-    # Of a node: five arrays of slots (four of 4 bytes, labels of 2) and some scalars.
-    node = BATCH * (60 * 18 + 64)
+    # Of a node: three arrays of slots of 4 bytes, labels and children of 2, and some scalars.
+    node = BATCH * (60 * 16 + 64)
     assert many - few < 1.1 * 56 * node
 
 

@@ -1,0 +1,287 @@
+"""The search loop: many games' trees grow in lockstep, one or several positions per step."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, Key
+
+from azchess.games.game import Game
+from azchess.networks.evaluator import Evaluator
+from azchess.pytree import pytree
+from azchess.search.backup import add_in_flight, back_up
+from azchess.search.edges import Edges, Rule, best_slot, ranks_of
+from azchess.search.knobs import SearchKnobs, columns
+from azchess.search.node import Chance, evaluate_node
+from azchess.search.proof import prefer_proven, prove
+from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """How trees grow: the static part of a search, whatever its rules."""
+
+    simulations: int = 32
+    """Positions evaluated below the root per move (AlphaZero: 800)."""
+    _: dataclasses.KW_ONLY
+    max_depth: int | None = None
+    """Longest line in plies; None for no limit."""
+    leaves: int = 1
+    """Positions of each game that are evaluated together (Lc0: minibatch-size)."""
+    virtual_loss: bool = False
+    """Visits in flight count as losses, and not as visits alone as in Lc0."""
+    chance: Chance = "sampled"
+    """Dice are `sampled` at each visit, or `spread` evenly by their probabilities; `exact` spreads
+    them and values a new chance node by all its outcomes."""
+
+    def __post_init__(self) -> None:
+        for name in ("simulations", "leaves"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"search.{name} = {getattr(self, name)}: must be at least 1")
+        if self.max_depth is not None and self.max_depth < 1:
+            raise ValueError(f"search.max_depth = {self.max_depth}: must be at least 1, or None")
+
+
+@dataclasses.dataclass(frozen=True)
+class Grower:
+    """What one call of `grow` works with, bound together."""
+
+    game: Game
+    evaluate: Evaluator
+    params: object
+    growth: Growth
+    root_rule: Rule
+    rule: Rule
+    knobs: SearchKnobs
+
+    def chooser(
+        self, tree: Tree, rows: Int32[Array, "R"], keys: Key[Array, "R"], rule: Rule
+    ) -> Choose:
+        """How lines choose their moves by a rule; dice fall as they are searched."""
+        ranks = ranks_of(self.game)
+        knobs = columns(self.knobs_of(rows))
+
+        def choose(node: Int32[Array, "R"], depth: Int32[Array, "R"]) -> Int32[Array, "R"]:
+            edges = edges_of(tree, rows, node, depth, self.growth.virtual_loss)
+            score = prefer_proven(rule(edges, knobs), edges)
+            if tree.chance is not None:
+                fall = edges.prior / (1.0 + edges.started)
+                if self.growth.chance == "sampled":
+                    draw = jax.vmap(jax.random.fold_in)(keys, depth)
+                    noise = jax.vmap(lambda key: jax.random.gumbel(key, fall.shape[1:]))(draw)
+                    fall = noise + jnp.log(edges.prior)
+                score = jnp.where(tree.chance[rows, node][:, None], fall, score)
+            return best_slot(score, edges, tree.labels[rows, node], ranks)
+
+        return choose
+
+    def knobs_of(self, rows: Int32[Array, "R"]) -> SearchKnobs:
+        """The knobs of lines' games."""
+        return jax.tree.map(lambda knob: knob[rows], self.knobs)
+
+    def line(
+        self,
+        tree: Tree,
+        rows: Int32[Array, "R"],
+        keys: Key[Array, "R"],
+        first: Int32[Array, "R"] | None = None,
+    ) -> Leaf:
+        """Lines from the root down, by the rules, or from the given moves of the root on."""
+        root = jnp.zeros(rows.shape, jnp.int32)
+        if first is None:
+            first = self.chooser(tree, rows, keys, self.root_rule)(root, root)
+        start = Leaf(node=root, slot=first, depth=root + 1)
+        choose = self.chooser(tree, rows, keys, self.rule)
+        return descend(tree, rows, start, choose, self.growth.max_depth or tree.size)
+
+    def visit(
+        self,
+        tree: Tree,
+        rows: Int32[Array, "R"],
+        keys: Key[Array, "R"],
+        leaf: Leaf,
+        counts: Bool[Array, "R"],
+        index: Int32[Array, "..."],
+    ) -> Tree:
+        """Evaluates the positions behind leaves and adds those that count to the trees."""
+        known = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
+        label = tree.labels[rows, leaf.node, leaf.slot].astype(jnp.int32)
+        position = jax.tree.map(lambda x: x[rows, leaf.node], tree.positions)
+        knobs = self.knobs_of(rows)
+        node = evaluate_node(
+            self.game,
+            self.evaluate,
+            self.params,
+            keys,
+            jax.vmap(self.game.step)(position, label),
+            discount=knobs.discount,
+            policy_temperature=knobs.policy_temperature,
+            chance=self.growth.chance,
+        )
+        new = counts & (known == UNVISITED)
+        tree = expand(tree, rows, index, leaf, node, new)
+        reached = jnp.where(counts, jnp.where(new, index, known), ROOT)
+        played = None
+        if tree.amaf_visits is not None:
+            played = jnp.zeros((len(rows), 2, self.game.num_labels), bool)
+            if node.played is not None:
+                played = node.played & new[:, None, None]
+        return self.tell(tree, rows, reached, played)
+
+    def tell(
+        self,
+        tree: Tree,
+        rows: Int32[Array, "R"],
+        node: Int32[Array, "R"],
+        played: Bool[Array, "R 2 A"] | None,
+    ) -> Tree:
+        """Carries the values of nodes up, one line per tree after the other."""
+        batch = tree.parent.shape[0]
+
+        def turn(tree: Tree, line: tuple) -> tuple[Tree, None]:
+            node, played = line
+            trees = jnp.arange(batch)
+            tree = back_up(tree, trees, node, self.knobs.discount, played)
+            if tree.lower is not None:
+                tree = prove(tree, trees, node, self.knobs.discount)
+            return tree, None
+
+        if len(rows) == batch:
+            return turn(tree, (node, played))[0]
+        turns = jax.tree.map(lambda x: x.reshape(-1, batch, *x.shape[1:]), (node, played))
+        return jax.lax.scan(turn, tree, turns)[0]
+
+
+@pytree
+class State:
+    """Growing trees: steps so far, and of each game the simulations made and the places taken."""
+
+    tree: Tree
+    step: Int32[Array, ""]
+    made: Int32[Array, "B"]
+    used: Int32[Array, "B"]
+
+
+def grow(
+    game: Game,
+    evaluate: Evaluator,
+    params: object,
+    keys: Key[Array, "B"],
+    tree: Tree,
+    *,
+    growth: Growth,
+    root_rule: Rule,
+    rule: Rule,
+    knobs: SearchKnobs,
+) -> Tree:
+    """Runs simulations on trees, as many per game as `growth` and the knob `budget` allow.
+
+    `root_rule` chooses at the root, with the knobs it has there, and `rule` below it. New nodes
+    take the last places of the trees. What a tree holds below a finished root means nothing. Keys
+    `[B]` go to the evaluator and the dice, folded by step. Knobs are one per game `[B]`. Raises
+    ValueError where the trees have no room for so many simulations.
+    """
+    first = tree.size - growth.simulations
+    if first < 1:
+        raise ValueError(
+            f"{growth.simulations} simulations need trees of {growth.simulations + 1} nodes, but "
+            f"these have room for {tree.size}"
+        )
+    budget = jnp.full(keys.shape, growth.simulations, jnp.int32)
+    if knobs.budget is not None:
+        budget = jnp.minimum(budget, jnp.asarray(knobs.budget).astype(jnp.int32))
+
+    def at_root(edges: Edges, knobs: SearchKnobs) -> Float[Array, "R S"]:
+        return root_rule(edges, knobs.at_root())
+
+    grower = Grower(game, evaluate, params, growth, at_root, rule, knobs)
+    step = one_leaf if growth.leaves == 1 else many_leaves
+
+    def unfinished(state: State) -> Bool[Array, ""]:
+        return (state.made < budget).any()
+
+    def simulate(state: State) -> State:
+        lane_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, state.step)
+        return step(grower, state, lane_keys, budget, first)
+
+    none = jnp.zeros(keys.shape, jnp.int32)
+    state = State(tree=tree, step=jnp.int32(0), made=none, used=none)
+    return jax.lax.while_loop(unfinished, simulate, state).tree
+
+
+def one_leaf(
+    grower: Grower,
+    state: State,
+    keys: Key[Array, "B"],
+    budget: Int32[Array, "B"],
+    first: int,
+) -> State:
+    """One simulation of every game that has one left: descend, evaluate, back up."""
+    rows = jnp.arange(len(keys))
+    counts = state.made < budget
+    leaf = grower.line(state.tree, rows, keys)
+    tree = grower.visit(state.tree, rows, keys, leaf, counts, first + state.step)
+    tree = deepened(tree, leaf.depth, counts)
+    return State(tree=tree, step=state.step + 1, made=state.made + counts, used=state.used)
+
+
+def many_leaves(
+    grower: Grower,
+    state: State,
+    keys: Key[Array, "B"],
+    budget: Int32[Array, "B"],
+    first: int,
+) -> State:
+    """Several lines per game, one after the other, are evaluated together.
+
+    A line leaves visits in flight on its edges, which turn the next ones away. A line that meets
+    one of the same step at its end (a collision) is cancelled: it turns away the next ones too, but
+    is not counted (Lc0). The first line of a step never collides.
+    """
+    batch, rows = len(keys), jnp.arange(len(keys))
+    tree = state.tree
+    lanes = jax.vmap(lambda key: jax.random.split(key, grower.growth.leaves))(keys).swapaxes(0, 1)
+
+    def collect(carry: tuple[Array, Array], keys: Key[Array, "B"]) -> tuple[tuple, tuple]:
+        in_flight, taken = carry
+        now = dataclasses.replace(tree, in_flight=in_flight)
+        leaf = grower.line(now, rows, keys)
+        edge = (leaf.node, leaf.slot)
+        active = state.made + taken < budget
+        new = tree.child[rows, *edge] == UNVISITED
+        counts = active & ~(new & (in_flight[rows, *edge] > 0))
+        in_flight = add_in_flight(in_flight, tree, rows, edge, active.astype(jnp.int16))
+        return (in_flight, taken + counts), (leaf, active, counts, counts & new)
+
+    none = jnp.zeros((batch,), jnp.int32)
+    assert tree.in_flight is not None
+    (in_flight, taken), found = jax.lax.scan(collect, (tree.in_flight, none), lanes)
+    leaf, active, counts, new = found
+    index = first + state.used + jnp.cumsum(new, axis=0, dtype=jnp.int32) - 1
+    tree = dataclasses.replace(tree, in_flight=in_flight)
+    tree = deepened(tree, leaf.depth.max(axis=0), active.any(axis=0))
+
+    def flat(leaf: Array) -> Array:
+        return leaf.reshape(-1)
+
+    lines = jax.tree.map(flat, leaf)
+    every = jnp.tile(rows, grower.growth.leaves)
+    tree = grower.visit(tree, every, flat(lanes), lines, flat(counts), flat(index))
+    in_flight = add_in_flight(
+        in_flight, tree, every, (lines.node, lines.slot), -flat(active).astype(jnp.int16)
+    )
+    return State(
+        tree=dataclasses.replace(tree, in_flight=in_flight),
+        step=state.step + 1,
+        made=state.made + taken,
+        used=state.used + new.sum(axis=0, dtype=jnp.int32),
+    )
+
+
+def deepened(tree: Tree, depth: Int32[Array, "B"], counts: Bool[Array, "B"]) -> Tree:
+    """Trees with the lengths of their last lines taken note of."""
+    return dataclasses.replace(
+        tree,
+        depth=jnp.where(counts, jnp.maximum(tree.depth, depth), tree.depth),
+        lockstep=tree.lockstep + depth.max(),
+    )
