@@ -9,10 +9,11 @@ import pytest
 
 from azchess.games.bandits import bandit
 from azchess.games.dice import dice_game
+from azchess.games.game import Moves
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import Heap, hash_game, subtraction
 from azchess.networks.evaluator import prior
-from azchess.networks.rollouts import playout, rollout_evaluator
+from azchess.networks.rollouts import _random_slot, playout, rollout_evaluator
 from games import plain
 
 TIC_TAC_TOE = pgx_game("tic_tac_toe")
@@ -120,6 +121,15 @@ def test_every_move_and_every_roll_is_as_likely_as_it_should_be():
         assert close(end.outcome == -1, mean)
         assert set(np.unique(end.outcome)) == ({-1, 1} if mean == 0.1 else {1 - 2 * mean})
         assert not end.played.any()  # a roll is not a move of either
+
+
+@pytest.mark.fast
+def test_the_impossible_is_never_drawn_at_either_end():
+    moves = Moves(labels=jnp.array([[0, 1, 2, 3, -1]] * 4, jnp.int16), count=jnp.full(4, 4))
+    share = jnp.array([0.0, 0.49, 0.51, np.nextafter(np.float32(1), np.float32(0))])
+    chance = jnp.array([[0.0, 0.5, 0.5, 0.0, 0.0]] * 4)
+    assert _random_slot(share, moves, chance).tolist() == [1, 1, 2, 2]
+    assert _random_slot(share, moves, 0 * chance).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.fast
