@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray, UInt32
 
 from azchess.games.game import Game, Moves, Record, Status, moves_of
+from azchess.games.hashing import bits, draw, share
 from azchess.pytree import pytree
 
 
@@ -110,23 +111,23 @@ class HashGame(Game):
         return Code(code=jax.random.bits(key), ply=jnp.int32(0))
 
     def step(self, position: Code, label: Int[Array, ""]) -> Code:
-        return Code(code=_draw(position.code, 1 + label.astype(jnp.uint32)), ply=position.ply + 1)
+        return Code(code=draw(position.code, 1 + label.astype(jnp.uint32)), ply=position.ply + 1)
 
     def moves(self, position: Code) -> Moves:
         labels = jnp.arange(self.num_labels, dtype=jnp.uint32)
         code = position.code
-        legal = _share(_draw(code, labels + 1000)) < self.legal
-        legal |= labels == _draw(code, jnp.uint32(999)) % self.num_labels
+        legal = share(draw(code, labels + 1000)) < self.legal
+        legal |= labels == draw(code, jnp.uint32(999)) % self.num_labels
         legal &= ~self._over(position)
         return moves_of(legal, self.num_slots)
 
     def _over(self, position: Code) -> Bool[Array, ""]:
-        early = _share(_draw(position.code, jnp.uint32(998))) < self.ends
+        early = share(draw(position.code, jnp.uint32(998))) < self.ends
         over = early & (position.ply > 0)
         return over if self.plies is None else over | (position.ply >= self.plies)
 
     def status(self, position: Code, moves: Moves) -> Status:
-        outcome = (_draw(position.code, jnp.uint32(997)) % 3).astype(jnp.int32) - 1
+        outcome = (draw(position.code, jnp.uint32(997)) % 3).astype(jnp.int32) - 1
         over = self._over(position)
         return Status(
             terminated=over,
@@ -139,8 +140,7 @@ class HashGame(Game):
 
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         """One token: the bits of the code."""
-        bits = (history.code[0] >> jnp.arange(32, dtype=jnp.uint32)) & 1
-        return bits[None].astype(jnp.float32)
+        return bits(history.code)
 
 
 def hash_game(
@@ -148,16 +148,3 @@ def hash_game(
 ) -> HashGame:
     """A random game tree with that many labels; by default all are legal and no game ends."""
     return HashGame(num_labels=labels, num_slots=labels, legal=legal, ends=ends, plies=plies)
-
-
-def _draw(code: UInt32[Array, ""], salt: UInt32[Array, "*s"]) -> UInt32[Array, "*s"]:
-    """A number that looks random, the same for the same input (murmur3's finaliser)."""
-    code = (code ^ (salt * jnp.uint32(0x9E3779B9))) + jnp.uint32(0x7F4A7C15)
-    code = (code ^ (code >> 16)) * jnp.uint32(0x85EBCA6B)
-    code = (code ^ (code >> 13)) * jnp.uint32(0xC2B2AE35)
-    return code ^ (code >> 16)
-
-
-def _share(code: UInt32[Array, "*s"]) -> Float[Array, "*s"]:
-    """A number in [0, 1)."""
-    return (code >> 8).astype(jnp.float32) / (1 << 24)

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from azchess.games.bandits import bandit, left_or_right
 from azchess.games.check import check_game
 from azchess.games.chess import ChessGame
+from azchess.games.dice import dice_game
 from azchess.games.game import Moves, Status, Symmetries
+from azchess.games.pgames import p_game
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import HashGame, Subtraction, subtraction
 
@@ -26,6 +29,12 @@ from azchess.games.toy import HashGame, Subtraction, subtraction
         pgx_game("gardner_chess"),
         subtraction(9, 3),
         HashGame(num_labels=4, num_slots=4, plies=3),
+        p_game(3, 4),
+        bandit((0.9, 0.6)),
+        bandit(arms=5),
+        left_or_right(),
+        dice_game(),
+        dice_game(2, 4, (0.5, 0.3, 0.2), (0, 0, 1)),
     ],
     ids=lambda game: game.name,
 )
