@@ -53,7 +53,7 @@ class Bandit(Game):
     name: str = "bandit"
     version: str = "1"
     board: tuple[int, int] = (1, 1)
-    has_chance: bool = True
+    num_outcomes: int = 2
 
     @property
     def arms(self) -> int:

@@ -39,6 +39,7 @@ class DiceGame(Game):
 
     num_labels: int
     num_slots: int
+    num_outcomes: int
     rolls: tuple[float, ...]
     turns: tuple[int, ...]
     plies: int
@@ -46,7 +47,6 @@ class DiceGame(Game):
     version: str = "1"
     board: tuple[int, int] = (1, 1)
     num_features: int = 35
-    has_chance: bool = True
 
     @property
     def choices(self) -> int:
@@ -114,6 +114,7 @@ def dice_game(
     return DiceGame(
         num_labels=choices + len(rolls),
         num_slots=max(choices, len(rolls)),
+        num_outcomes=len(rolls),
         rolls=rolls,
         turns=turns,
         plies=2 * moves - 1,

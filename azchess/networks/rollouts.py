@@ -133,6 +133,7 @@ def rollout_evaluator(game: Game, rollouts: int = 1, max_plies: int | None = Non
             logits=jnp.zeros(moves.labels.shape, jnp.float32),
             wdl=results.mean(axis=1, dtype=jnp.float32),
             moves_left=played.plies.reshape(batch, rollouts).mean(axis=1, dtype=jnp.float32),
+            played=played.played.reshape(batch, rollouts, 2, -1).any(axis=1),
         )
 
     return evaluate
