@@ -39,7 +39,6 @@ class DiceGame(Game):
 
     num_labels: int
     num_slots: int
-    num_outcomes: int
     rolls: tuple[float, ...]
     turns: tuple[int, ...]
     plies: int
@@ -47,6 +46,7 @@ class DiceGame(Game):
     version: str = "1"
     board: tuple[int, int] = (1, 1)
     num_features: int = 35
+    num_outcomes: int = 21
 
     @property
     def choices(self) -> int:
