@@ -5,11 +5,11 @@ from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Num
 
 from azchess.pytree import pytree
 
-Knob: TypeAlias = float | int | Float[Array, "..."]
+Knob: TypeAlias = float | int | Num[Array, "..."]
 """A scalar, or one value per game `[B]`."""
 
 T = TypeVar("T")
