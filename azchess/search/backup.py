@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int16, Int32
 
 from azchess.games.game import relative_sign
 from azchess.search.knobs import Knob
-from azchess.search.tree import ROOT, Tree
+from azchess.search.tree import ROOT, Leaf, Tree
 
 
 def back_up(
@@ -115,22 +115,20 @@ def add_amaf(
     }
 
 
-def add_in_flight(
+def land(
     in_flight: Int16[Array, "B N S"],
     tree: Tree,
     rows: Int32[Array, "R"],
-    edge: tuple[Int32[Array, "R"], Int32[Array, "R"]],
-    amount: Int16[Array, "R"],
+    leaf: Leaf,
+    marked: Bool[Array, "R"],
 ) -> Int16[Array, "B N S"]:
-    """Adds to the visits in flight of all edges from the given ones up to the root."""
+    """Takes the visits in flight of lines that left marks off all their edges."""
 
     def climb(carry: tuple[Array, ...]) -> tuple[Array, ...]:
         node, slot, amount, in_flight = carry
-        in_flight = in_flight.at[rows, node, slot].add(amount)
-        done = node == ROOT
-        above = jnp.where(done, ROOT, tree.parent[rows, node])
-        slot = jnp.where(done, 0, tree.slot[rows, node])
-        return above, slot, jnp.where(done, 0, amount).astype(jnp.int16), in_flight
+        in_flight = in_flight.at[rows, node, slot].add(-amount)
+        below, parent, above = edge_above(tree, rows, node)
+        return parent, above, jnp.where(below, amount, 0).astype(jnp.int16), in_flight
 
-    carry = (*edge, amount, in_flight)
+    carry = (leaf.node, leaf.slot, marked.astype(jnp.int16), in_flight)
     return jax.lax.while_loop(lambda carry: (carry[2] != 0).any(), climb, carry)[3]

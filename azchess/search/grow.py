@@ -4,12 +4,12 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, Key
+from jaxtyping import Array, Bool, Float, Int16, Int32, Key
 
 from azchess.games.game import Game
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
-from azchess.search.backup import add_in_flight, back_up
+from azchess.search.backup import back_up, land
 from azchess.search.edges import Edges, Rule, best_slot, ranks_of
 from azchess.search.knobs import SearchKnobs, columns
 from azchess.search.node import Chance, evaluate_node
@@ -54,14 +54,14 @@ class Grower:
     rule: Rule
     knobs: SearchKnobs
 
-    def chooser(
-        self, tree: Tree, rows: Int32[Array, "R"], keys: Key[Array, "R"], rule: Rule
-    ) -> Choose:
+    def chooser(self, rows: Int32[Array, "R"], keys: Key[Array, "R"], rule: Rule) -> Choose:
         """How lines choose their moves by a rule; dice fall as they are searched."""
         ranks = ranks_of(self.game)
         knobs = columns(self.knobs_of(rows))
 
-        def choose(node: Int32[Array, "R"], depth: Int32[Array, "R"]) -> Int32[Array, "R"]:
+        def choose(
+            tree: Tree, node: Int32[Array, "R"], depth: Int32[Array, "R"]
+        ) -> Int32[Array, "R"]:
             edges = edges_of(tree, rows, node, depth, self.growth.virtual_loss)
             score = prefer_proven(rule(edges, knobs), edges)
             if tree.chance is not None:
@@ -84,15 +84,19 @@ class Grower:
         tree: Tree,
         rows: Int32[Array, "R"],
         keys: Key[Array, "R"],
+        marks: Bool[Array, "R"],
         first: Int32[Array, "R"] | None = None,
-    ) -> Leaf:
-        """Lines from the root down, by the rules, or from the given moves of the root on."""
+    ) -> tuple[Leaf, Int16[Array, "B N S"] | None]:
+        """Lines from the root down, by the rules, or from the given moves of the root on.
+
+        See `descend` for `marks` and what comes back.
+        """
         root = jnp.zeros(rows.shape, jnp.int32)
         if first is None:
-            first = self.chooser(tree, rows, keys, self.root_rule)(root, root)
+            first = self.chooser(rows, keys, self.root_rule)(tree, root, root)
         start = Leaf(node=root, slot=first, depth=root + 1)
-        choose = self.chooser(tree, rows, keys, self.rule)
-        return descend(tree, rows, start, choose, self.growth.max_depth or tree.size)
+        choose = self.chooser(rows, keys, self.rule)
+        return descend(tree, rows, start, choose, self.growth.max_depth or tree.size, marks)
 
     def visit(
         self,
@@ -219,7 +223,7 @@ def one_leaf(
     """One simulation of every game that has one left: descend, evaluate, back up."""
     rows = jnp.arange(len(keys))
     counts = state.made < budget
-    leaf = grower.line(state.tree, rows, keys)
+    leaf, _ = grower.line(state.tree, rows, keys, counts)
     tree = grower.visit(state.tree, rows, keys, leaf, counts, first + state.step)
     tree = deepened(tree, leaf.depth, counts)
     return State(tree=tree, step=state.step + 1, made=state.made + counts, used=state.used)
@@ -239,26 +243,25 @@ def many_leaves(
     is not counted (Lc0). The first line of a step never collides.
     """
     batch, rows = len(keys), jnp.arange(len(keys))
-    tree = state.tree
+    assert state.tree.in_flight is not None
+    tree = dataclasses.replace(state.tree, in_flight=None)
     lanes = jax.vmap(lambda key: jax.random.split(key, grower.growth.leaves))(keys).swapaxes(0, 1)
 
     def collect(carry: tuple[Array, Array], keys: Key[Array, "B"]) -> tuple[tuple, tuple]:
         in_flight, taken = carry
-        now = dataclasses.replace(tree, in_flight=in_flight)
-        leaf = grower.line(now, rows, keys)
-        edge = (leaf.node, leaf.slot)
         active = state.made + taken < budget
-        new = tree.child[rows, *edge] == UNVISITED
-        counts = active & ~(new & (in_flight[rows, *edge] > 0))
-        in_flight = add_in_flight(in_flight, tree, rows, edge, active.astype(jnp.int16))
+        now = dataclasses.replace(tree, in_flight=in_flight)
+        leaf, in_flight = grower.line(now, rows, keys, active)
+        assert in_flight is not None
+        edge = (rows, leaf.node, leaf.slot)
+        new = tree.child[edge] == UNVISITED
+        counts = active & ~(new & (in_flight[edge] > 1))
         return (in_flight, taken + counts), (leaf, active, counts, counts & new)
 
     none = jnp.zeros((batch,), jnp.int32)
-    assert tree.in_flight is not None
-    (in_flight, taken), found = jax.lax.scan(collect, (tree.in_flight, none), lanes)
+    (in_flight, taken), found = jax.lax.scan(collect, (state.tree.in_flight, none), lanes)
     leaf, active, counts, new = found
     index = first + state.used + jnp.cumsum(new, axis=0, dtype=jnp.int32) - 1
-    tree = dataclasses.replace(tree, in_flight=in_flight)
     tree = deepened(tree, leaf.depth.max(axis=0), active.any(axis=0))
 
     def flat(leaf: Array) -> Array:
@@ -267,9 +270,7 @@ def many_leaves(
     lines = jax.tree.map(flat, leaf)
     every = jnp.tile(rows, grower.growth.leaves)
     tree = grower.visit(tree, every, flat(lanes), lines, flat(counts), flat(index))
-    in_flight = add_in_flight(
-        in_flight, tree, every, (lines.node, lines.slot), -flat(active).astype(jnp.int16)
-    )
+    in_flight = land(in_flight, tree, every, lines, flat(active))
     return State(
         tree=dataclasses.replace(tree, in_flight=in_flight),
         step=state.step + 1,

@@ -87,8 +87,8 @@ class Leaf:
     depth: Int32[Array, "R"]
 
 
-Choose: TypeAlias = Callable[[Int32[Array, "R"], Int32[Array, "R"]], Int32[Array, "R"]]
-"""`(nodes [R], depths [R]) -> slots [R]`: the move that a line takes at a node."""
+Choose: TypeAlias = Callable[[Tree, Int32[Array, "R"], Int32[Array, "R"]], Int32[Array, "R"]]
+"""`(tree, nodes [R], depths [R]) -> slots [R]`: the move that a line takes at a node."""
 
 
 def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1) -> Tree:
@@ -200,29 +200,46 @@ def edge_bounds(
 
 
 def descend(
-    tree: Tree, rows: Int32[Array, "R"], first: Leaf, choose: Choose, max_depth: int
-) -> Leaf:
+    tree: Tree,
+    rows: Int32[Array, "R"],
+    first: Leaf,
+    choose: Choose,
+    max_depth: int,
+    marks: Bool[Array, "R"],
+) -> tuple[Leaf, Int16[Array, "B N S"] | None]:
     """Follows lines from their `first` edges until they leave the tree or the game ends.
 
-    A line stops at a move never made, at a finished position, or after `max_depth` moves.
+    A line stops at a move never made, at a finished position, or after `max_depth` moves. Where the
+    tree counts visits in flight, they come back with those of the lines that leave `marks`.
     """
+
+    def marked(
+        in_flight: Int16[Array, "B N S"] | None, leaf: Leaf, active: Bool[Array, "R"]
+    ) -> Int16[Array, "B N S"] | None:
+        if in_flight is None:
+            return None
+        return in_flight.at[rows, leaf.node, leaf.slot].add((active & marks).astype(jnp.int16))
 
     def continues(leaf: Leaf) -> Bool[Array, "R"]:
         child = tree.child[rows, leaf.node, leaf.slot]
         open_node = (child != UNVISITED) & ~tree.finished[rows, child]
         return open_node & (leaf.depth < max_depth)
 
-    def deeper(leaf: Leaf) -> Leaf:
+    def deeper(carry: tuple) -> tuple:
+        leaf, in_flight = carry
         active = continues(leaf)
         child = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
         node = jnp.where(active, child, leaf.node)
-        return Leaf(
+        slot = choose(dataclasses.replace(tree, in_flight=in_flight), node, leaf.depth)
+        leaf = Leaf(
             node=node,
-            slot=jnp.where(active, choose(node, leaf.depth), leaf.slot),
+            slot=jnp.where(active, slot, leaf.slot),
             depth=jnp.where(active, leaf.depth + 1, leaf.depth),
         )
+        return leaf, marked(in_flight, leaf, active)
 
-    return jax.lax.while_loop(lambda leaf: continues(leaf).any(), deeper, first)
+    start = (first, marked(tree.in_flight, first, jnp.ones(rows.shape, bool)))
+    return jax.lax.while_loop(lambda carry: continues(carry[0]).any(), deeper, start)
 
 
 def expand(

@@ -9,7 +9,7 @@ import pytest
 
 from azchess.games.toy import HashGame, hash_game, subtraction
 from azchess.networks.evaluator import Evaluation
-from azchess.search.edges import Edges, best_slot
+from azchess.search.edges import Carries, Edges, best_slot
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.puct import Puct, puct_score
@@ -317,8 +317,24 @@ def test_a_search_runs_without_jit(search):
     np.testing.assert_allclose(slow.policy, fast.policy[:2], atol=1e-5)
 
 
-@pytest.mark.parametrize("search", SEARCHES[:1], ids=["puct"])
-def test_more_simulations_need_no_more_scratch_memory(search):
+class Solver(Puct):
+    carries = Carries(bounds=True)
+
+
+class Amaf(Puct):
+    carries = Carries(amaf=True)
+
+
+class Sums(Puct):
+    carries = Carries(draws=True, moves_left=True, squares=True)
+
+
+@pytest.mark.parametrize(
+    ("search", "slot_bytes"),
+    [(Puct(), 16), (Puct(leaves=8), 18), (Solver(), 16), (Amaf(), 24), (Sums(), 28)],
+    ids=["puct", "leaves", "solver", "amaf", "sums"],
+)
+def test_more_simulations_need_no_more_scratch_memory(search, slot_bytes):
     """One copy of the tree is all a search holds: nothing of its size is copied on the way."""
     game = hash_game(60)
     keys, positions = roots(game)
@@ -328,10 +344,11 @@ def test_more_simulations_need_no_more_scratch_memory(search):
         lowered = run.lower(1.0, keys, positions, SearchKnobs())
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
-    few, many = scratch(8), scratch(64)
-    # Of a node: three arrays of slots of 4 bytes, labels and children of 2, and some scalars.
-    node = BATCH * (60 * 16 + 64)
-    assert many - few < 1.1 * 56 * node
+    few, many = scratch(64), scratch(256)
+    # Of a node: priors, visits and totals of 4 bytes a slot, labels and children of 2, what the
+    # rule asks for, and some scalars.
+    node = BATCH * (60 * slot_bytes + 64)
+    assert many - few < 1.1 * 192 * node
 
 
 @pytest.mark.parametrize(
