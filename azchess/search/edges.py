@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int8, Int16, Int32
+from jaxtyping import Array, Bool, Float, Int, Int8, Int16, Int32, Key
 
 from azchess.games.game import Game
 from azchess.pytree import pytree
@@ -33,7 +33,8 @@ class Edges:
 
     Per move: `visits` backed up; `in_flight`, started and not yet backed up (0 but for batched
     leaves); `q`, the mean backed-up value, 0 where unvisited. Per node: `value`, the evaluator's
-    value, and `depth`, the distance from the root.
+    value, and `depth`, the distance from the root. `keys` are for rules that draw moves at random,
+    one per line and step down; None where nothing is searched.
 
     What only some trees carry (`Carries`) is None elsewhere. Means over the visits of a move, 0
     where unvisited: `draw`, the probability of a draw; `moves_left`, plies to the end from this
@@ -50,6 +51,7 @@ class Edges:
     q: Float[Array, "B S"]
     value: Float[Array, "B"]
     depth: Int32[Array, "B"]
+    keys: Key[Array, "B"] | None = None
     draw: Float[Array, "B S"] | None = None
     moves_left: Float[Array, "B S"] | None = None
     square: Float[Array, "B S"] | None = None

@@ -63,11 +63,12 @@ class Grower:
             tree: Tree, node: Int32[Array, "R"], depth: Int32[Array, "R"]
         ) -> Int32[Array, "R"]:
             edges = edges_of(tree, rows, node, depth, self.growth.virtual_loss)
+            draw = jax.vmap(jax.random.fold_in)(keys, depth)
+            edges = dataclasses.replace(edges, keys=draw)
             score = prefer_proven(rule(edges, knobs), edges)
             if tree.chance is not None:
                 fall = edges.prior / (1.0 + edges.started)
                 if self.growth.chance == "sampled":
-                    draw = jax.vmap(jax.random.fold_in)(keys, depth)
                     noise = jax.vmap(lambda key: jax.random.gumbel(key, fall.shape[1:]))(draw)
                     fall = noise + jnp.log(edges.prior)
                 score = jnp.where(tree.chance[rows, node][:, None], fall, score)
@@ -106,8 +107,13 @@ class Grower:
         leaf: Leaf,
         counts: Bool[Array, "R"],
         index: Int32[Array, "..."],
+        apart: bool = False,
     ) -> Tree:
-        """Evaluates the positions behind leaves and adds those that count to the trees."""
+        """Evaluates the positions behind leaves and adds those that count to the trees.
+
+        Lines of a tree that are `apart`, beginning with different moves, share no edge: what they
+        found goes up at once, unless something beside the edges is told (proofs, moves as first).
+        """
         known = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
         label = tree.labels[rows, leaf.node, leaf.slot].astype(jnp.int32)
         position = jax.tree.map(lambda x: x[rows, leaf.node], tree.positions)
@@ -130,6 +136,8 @@ class Grower:
             played = jnp.zeros((len(rows), 2, self.game.num_labels), bool)
             if node.played is not None:
                 played = node.played & new[:, None, None]
+        if apart and tree.lower is None and tree.amaf_visits is None:
+            return back_up(tree, rows, reached, self.knobs_of(rows).discount, played)
         return self.tell(tree, rows, reached, played)
 
     def tell(
@@ -191,9 +199,7 @@ def grow(
             f"{growth.simulations} simulations need trees of {growth.simulations + 1} nodes, but "
             f"these have room for {tree.size}"
         )
-    budget = jnp.full(keys.shape, growth.simulations, jnp.int32)
-    if knobs.budget is not None:
-        budget = jnp.minimum(budget, jnp.asarray(knobs.budget).astype(jnp.int32))
+    budget = budget_of(growth.simulations, knobs)
 
     def at_root(edges: Edges, knobs: SearchKnobs) -> Float[Array, "R S"]:
         return root_rule(edges, knobs.at_root())
@@ -211,6 +217,14 @@ def grow(
     none = jnp.zeros(keys.shape, jnp.int32)
     state = State(tree=tree, step=jnp.int32(0), made=none, used=none)
     return jax.lax.while_loop(unfinished, simulate, state).tree
+
+
+def budget_of(simulations: int, knobs: SearchKnobs) -> Int32[Array, "..."]:
+    """Simulations of each game, as the knobs `[B]` or `[B, 1]`: all, or fewer of its own."""
+    budget = jnp.full(jnp.shape(knobs.discount), simulations, jnp.int32)
+    if knobs.budget is None:
+        return budget
+    return jnp.minimum(budget, jnp.asarray(knobs.budget).astype(jnp.int32))
 
 
 def one_leaf(

@@ -1,15 +1,14 @@
 """Gumbel AlphaZero: sequential halving at the root, improved policies below it."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int32, Key
 
 from azchess.search.edges import Edges
+from azchess.search.grow import budget_of
 from azchess.search.knobs import SearchKnobs
 from azchess.search.node import Node
 from azchess.search.policy import TreeSearch
@@ -19,19 +18,27 @@ from azchess.search.policy import TreeSearch
 class Gumbel(TreeSearch):
     """Full Gumbel AlphaZero (Danihelka et al. 2022, "Policy improvement by planning with Gumbel").
 
-    At the root `considered` moves are drawn without replacement by Gumbel noise and sequentially
-    halved; below the root moves are chosen so that visits follow the improved policy. Choices on
-    which the field differs:
+    At the root `considered` moves are drawn without replacement by Gumbel noise g and sequentially
+    halved by g + logits + sigma(Q) (algorithms 1 and 2); below the root the move of the largest
+    pi'(a) - n(a) / (1 + N) is taken (eq. 14), with n the visits of the move, N those of all moves
+    of the node, and pi' = softmax(logits + sigma(completed Q)) (eq. 11). Choices on which the field
+    differs, and where others stand:
 
-    - sigma(Q) = (c_visit + largest visit count) c_scale Q. The paper takes Q in [0, 1] and
-      c_scale 1 for board games, which are the defaults here; mctx rescales the completed Q of each
-      node to [0, 1] and takes c_scale 0.1: `rescale_values=True` and the knob `c_scale=0.1`.
-    - An unvisited move takes the mixed value v_mix (paper, appendix D), as in mctx.
-    - Visit counts decide phases, so that Q is read anew within a phase, as in mctx.
-    - Ties go to the higher prior, then to the lower rank of the label.
+    - sigma(Q) = (c_visit + largest visit count) c_scale Q. Two presets: the paper takes Q in [0, 1]
+      as it is and c_scale 1 for board games, the defaults here; mctx rescales the completed Q of
+      each node to [0, 1] by its least and greatest, and takes `c_scale` 0.1:
+      `Gumbel(rescale_values=True)` with `SearchKnobs(c_scale=0.1)`. Only legal moves count in that
+      (mctx: all of them).
+    - An unvisited move takes the mixed value v_mix (paper, eq. 33), as in mctx. `mixed_value=False`
+      gives it the evaluator's value of the node, with which the paper's proof that pi' improves on
+      the prior holds exactly if that value is exact.
+    - Visit counts decide phases, so that Q and its scale are read anew within a phase, as in mctx;
+      `azchess.search.phases.PhaseGumbel` reads scores at the end of each phase, as in the paper.
+    - The schedule is that of the game's own simulations, if it has a `budget` of its own.
+    - Ties go to the higher prior, then to the lower rank of the label (mctx: to the lower label).
 
-    The move played is the survivor of the halving; the policy to learn is
-    softmax(logits + sigma(completed Q)).
+    The move played is the best by g + logits + sigma(Q) of the most visited ones; the policy to
+    learn is pi' at the root.
     """
 
     simulations: int = 16
@@ -40,6 +47,8 @@ class Gumbel(TreeSearch):
     """Most moves tried at the root (paper: 16)."""
     rescale_values: bool = False
     """Rescale the completed Q of each node to [0, 1] by its least and greatest (mctx: True)."""
+    mixed_value: bool = True
+    """Unvisited moves are worth v_mix (paper), and not the evaluator's value of the node."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,11 +59,18 @@ class Gumbel(TreeSearch):
         return jax.vmap(lambda key: jax.random.gumbel(key, root.prior.shape[1:]))(keys)
 
     def root_rule(self, edges: Edges, knobs: SearchKnobs, noise: Any) -> Float[Array, "B S"]:
-        table = jnp.asarray(considered_visits(self.considered, self.simulations))
-        considered = jnp.minimum(edges.legal.sum(axis=-1), table.shape[0] - 1)
-        made = jnp.minimum(edges.visits.sum(axis=-1), table.shape[1] - 1)
+        budget = budget_of(self.simulations, knobs)[:, 0]
+        aim = considered_visits(
+            self.number_considered(edges), budget, edges.started.sum(axis=-1), self.considered
+        )
+        # One move at least has just that many visits, but for batched leaves that collided.
+        within = jnp.where(edges.legal & (edges.started <= aim[:, None]), edges.started, -1)
         score = self.root_score(edges, knobs, noise)
-        return jnp.where(edges.visits == table[considered, made][:, None], score, -jnp.inf)
+        return jnp.where(within == within.max(axis=-1, keepdims=True), score, -jnp.inf)
+
+    def number_considered(self, edges: Edges) -> Int32[Array, "B"]:
+        """m, how many moves of the root are tried: never more than are legal."""
+        return jnp.minimum(edges.legal.sum(axis=-1), self.considered)
 
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         return improved_policy_score(edges, self.scaled_q(edges, knobs))
@@ -74,7 +90,7 @@ class Gumbel(TreeSearch):
 
     def scaled_q(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         """sigma(completed Q), in units of logits."""
-        q = completed_q(edges)
+        q = completed_q(edges, self.mixed_value)
         if self.rescale_values:
             low = jnp.where(edges.legal, q, jnp.inf).min(axis=-1, keepdims=True)
             high = jnp.where(edges.legal, q, -jnp.inf).max(axis=-1, keepdims=True)
@@ -85,14 +101,16 @@ class Gumbel(TreeSearch):
         return (knobs.c_visit + most) * knobs.c_scale * q
 
 
-def completed_q(edges: Edges) -> Float[Array, "B S"]:
-    """Q of the visited moves, and the mixed value v_mix for the others (paper, appendix D)."""
+def completed_q(edges: Edges, mixed: bool = True) -> Float[Array, "B S"]:
+    """Q of the visited moves; v_mix for the others (paper, eq. 33), or the node's own value."""
     visited = edges.visits > 0
+    if not mixed:
+        return jnp.where(visited, edges.q, edges.value[:, None])
     weight = jnp.where(visited, jnp.maximum(edges.prior, jnp.finfo(jnp.float32).tiny), 0.0)
     share = weight / jnp.maximum(weight.sum(axis=-1, keepdims=True), jnp.finfo(jnp.float32).tiny)
     count = edges.visits.sum(axis=-1)
-    mixed = (edges.value + count * (share * edges.q).sum(axis=-1)) / (count + 1)
-    return jnp.where(visited, edges.q, mixed[:, None])
+    value = (edges.value + count * (share * edges.q).sum(axis=-1)) / (count + 1)
+    return jnp.where(visited, edges.q, value[:, None])
 
 
 def log_prior(edges: Edges) -> Float[Array, "B S"]:
@@ -112,22 +130,40 @@ def improved_policy_score(edges: Edges, scaled_q: Float[Array, "B S"]) -> Float[
     return improved_policy(edges, scaled_q) - edges.started / count
 
 
-def considered_visits(considered: int, simulations: int) -> Int32[np.ndarray, "M N"]:
-    """The visit count that sequential halving asks for, by number of moves m and simulation.
+def phase_visits(
+    considered: Int32[Array, "*#b"], left: Int32[Array, "*#b"], budget: Int32[Array, "*#b"]
+) -> Int32[Array, "..."]:
+    """Visits that each of the moves `left` gets in a phase: max(1, floor(n / (ceil(log2 m) left))).
 
-    Each phase gives each of its moves max(1, floor(n / (ceil(log2 m) m))) visits and then keeps
-    half of them, never fewer than two (Karnin et al. 2013).
+    The paper's sequential halving (after Karnin et al. 2013). A move that is alone gets all n.
     """
-    rows = [list(range(simulations))] * 2  # with no or one move, that move is visited each time
-    for moves in range(2, considered + 1):
-        phases = math.ceil(math.log2(moves))
-        row: list[int] = []
-        left, visited = moves, 0
-        while len(row) < simulations:
-            extra = max(1, simulations // (phases * left))
-            for _ in range(extra):
-                row += [visited] * left
-                visited += 1
-            left = max(2, left // 2)
-        rows.append(row[:simulations])
-    return np.array(rows[: considered + 1], np.int32)
+    powers = jnp.left_shift(1, jnp.arange(31, dtype=jnp.int32))
+    phases = (powers < considered[..., None]).sum(axis=-1, dtype=jnp.int32)
+    share = jnp.maximum(1, budget // (jnp.maximum(phases, 1) * jnp.maximum(left, 1)))
+    return jnp.where(considered <= 1, jnp.maximum(1, budget), share)
+
+
+def considered_visits(
+    considered: Int32[Array, "B"],
+    budget: Int32[Array, "B"],
+    made: Int32[Array, "B"],
+    most: int,
+) -> Int32[Array, "B"]:
+    """The visit count of the moves among which sequential halving chooses the next one.
+
+    Of m = `considered` moves, at most `most`, half stay after each phase, but never fewer than two,
+    between which the rest of the n = `budget` simulations is spent; `made` are over. As in mctx.
+    """
+    phase = jnp.arange(max(1, most.bit_length()), dtype=jnp.int32)
+    moves = considered[:, None]
+    left = jnp.maximum(jnp.right_shift(moves, phase), jnp.minimum(moves, 2))
+    left = jnp.maximum(left, 1)
+    each = phase_visits(moves, left, budget[:, None])
+    before = jnp.cumsum(each * left, axis=-1) - each * left
+    visited = jnp.cumsum(each, axis=-1) - each
+    # Two moves that are left in one phase stay so in all later ones, and their count just goes on.
+    now = (before <= made[:, None]).sum(axis=-1, keepdims=True) - 1
+    left, before, visited = (
+        jnp.take_along_axis(x, now, axis=-1)[:, 0] for x in (left, before, visited)
+    )
+    return visited + (made - before) // left

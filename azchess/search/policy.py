@@ -96,18 +96,32 @@ class TreeSearch(Growth, abc.ABC):
         )
         noise = self.noise(noise_key, root)
         searched = dataclasses.replace(root, prior=self.root_prior(prior_key, root, knobs))
-        tree = grow(
+        tree = root_tree(searched, self.simulations + 1, self.carries, self.leaves)
+        tree = self.grow(game, evaluate, params, search_key, tree, knobs, noise)
+        return self.decide(game, tree, root.prior, knobs, noise), tree
+
+    def grow(
+        self,
+        game: Game,
+        evaluate: Evaluator,
+        params: object,
+        keys: Key[Array, "B"],
+        tree: Tree,
+        knobs: SearchKnobs,
+        noise: Any,
+    ) -> Tree:
+        """Runs the simulations on trees; knobs are one per game `[B]`, keys `[B]` are consumed."""
+        return grow(
             game,
             evaluate,
             params,
-            search_key,
-            root_tree(searched, self.simulations + 1, self.carries, self.leaves),
+            keys,
+            tree,
             growth=self,
             root_rule=lambda edges, knobs: self.root_rule(edges, knobs, noise),
             rule=self.rule,
             knobs=knobs,
         )
-        return self.decide(game, tree, root.prior, knobs, noise), tree
 
     def decide(
         self,

@@ -80,7 +80,7 @@ def grown(game: Game, simulations: int, max_depth: int | None = None) -> Any:
 
 
 @functools.cache
-def _compiled_node(game: Game) -> Any:
+def compiled_node(game: Game) -> Any:
     evaluate = hashed_evaluator(game)
 
     def look(position, params, discount):
@@ -118,7 +118,7 @@ class Node:
     children: dict[int, int]
 
 
-def _node(position: Any, facts: Any) -> Node:
+def new_node(position: Any, facts: Any) -> Node:
     labels, priors, value, finished, mover = jax.device_get(facts)
     count = int((labels >= 0).sum())
     return Node(
@@ -155,9 +155,9 @@ def puct(
 
     The node made by simulation i has the number i + 1, the root is 0.
     """
-    look, step = _compiled_node(game)
+    look, step = compiled_node(game)
     discount = float(knobs.discount)
-    nodes = {0: _node(position, look(position, params, discount))}
+    nodes = {0: new_node(position, look(position, params, discount))}
     lines = []
     for simulation in range(simulations):
         path, index, margin = [], 0, math.inf
@@ -170,7 +170,7 @@ def puct(
             if child is None:
                 facts = step(node.position, node.labels[slot], params, discount)
                 node.children[slot] = child = simulation + 1
-                nodes[child] = _node(*facts)
+                nodes[child] = new_node(*facts)
                 break
             if nodes[child].finished or len(path) == max_depth:
                 break

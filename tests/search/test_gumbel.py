@@ -20,12 +20,21 @@ from search.test_puct import plain_positions
 BATCH = 8
 
 
-def test_sequential_halving_visits_as_mctx_does():
-    for simulations in (1, 2, 7, 16, 50, 200):
-        table = considered_visits(18, simulations)
-        assert table.tolist() == [
-            list(row) for row in seq_halving.get_table_of_considered_visits(18, simulations)
-        ]
+@pytest.mark.fast
+def test_sequential_halving_visits_as_mctx_does_whatever_the_budget():
+    most, longest = 32, 200
+    moves, budget, made = (
+        x.astype(jnp.int32)
+        for x in jnp.meshgrid(
+            jnp.arange(most + 1), jnp.arange(1, longest + 1), jnp.arange(longest), indexing="ij"
+        )
+    )
+    flat = (moves.ravel(), budget.ravel(), made.ravel())
+    ours = np.asarray(jax.jit(considered_visits, static_argnums=3)(*flat, most))
+    ours = ours.reshape(moves.shape)
+    for simulations in range(1, longest + 1):
+        table = np.array(seq_halving.get_table_of_considered_visits(most, simulations))
+        np.testing.assert_array_equal(ours[:, simulations - 1, :simulations], table)
 
 
 def mctx_gumbel(game, search, knobs, monkeypatch):

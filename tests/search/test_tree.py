@@ -12,13 +12,18 @@ from azchess.networks.evaluator import Evaluation
 from azchess.search.edges import Carries, Edges, best_slot
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, columns, per_game
+from azchess.search.phases import PhaseGumbel
 from azchess.search.puct import Puct, puct_score
 from search.reference import compiled, grown, hashed_evaluator
 
 BATCH = 8
 GAME = hash_game(7, legal=0.7, ends=0.2)
-SEARCHES = (Puct(simulations=48), Gumbel(simulations=48, considered=5))
-each_search = pytest.mark.parametrize("search", SEARCHES, ids=["puct", "gumbel"])
+SEARCHES = (
+    Puct(simulations=48),
+    Gumbel(simulations=48, considered=5),
+    PhaseGumbel(simulations=48, considered=5, narrowing=2),
+)
+each_search = pytest.mark.parametrize("search", SEARCHES, ids=["puct", "gumbel", "phases"])
 
 
 def roots(game, seed=0):
@@ -80,7 +85,7 @@ def test_values_are_sums_over_the_positions_below(tree):
             np.testing.assert_allclose(tree.total[row, parent, slot], -below, atol=1e-4)
 
 
-@pytest.mark.parametrize("search", SEARCHES[1:], ids=["gumbel"])
+@pytest.mark.parametrize("search", SEARCHES[1:2], ids=["gumbel"])
 def test_wdl_and_value_agree_without_discount(search):
     keys, positions = roots(GAME)
 
@@ -358,6 +363,8 @@ def test_more_simulations_need_no_more_scratch_memory(search, slot_bytes):
         (lambda: Puct(max_depth=0), "search.max_depth = 0"),
         (lambda: Gumbel(simulations=0), "search.simulations = 0"),
         (lambda: Gumbel(considered=0), "search.considered = 0"),
+        (lambda: PhaseGumbel(leaves=2), "search.leaves = 2"),
+        (lambda: PhaseGumbel(narrowing=1), "search.narrowing = 1"),
     ],
 )
 def test_a_search_of_nothing_is_refused(build, message):
