@@ -90,9 +90,8 @@ class Grower:
         root = jnp.zeros(rows.shape, jnp.int32)
         if first is None:
             first = self.chooser(tree, rows, keys, self.root_rule)(root, root)
-        start = Leaf(node=root, slot=first, depth=root + 1)
         choose = self.chooser(tree, rows, keys, self.rule)
-        return descend(tree, rows, start, choose, self.growth.max_depth or tree.size)
+        return descend(tree, rows, first, choose, self.growth.max_depth or tree.size)
 
     def visit(
         self,
@@ -104,8 +103,6 @@ class Grower:
         index: Int32[Array, "..."],
     ) -> Tree:
         """Evaluates the positions behind leaves and adds those that count to the trees."""
-        known = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
-        label = tree.labels[rows, leaf.node, leaf.slot].astype(jnp.int32)
         position = jax.tree.map(lambda x: x[rows, leaf.node], tree.positions)
         knobs = self.knobs_of(rows)
         node = evaluate_node(
@@ -113,14 +110,14 @@ class Grower:
             self.evaluate,
             self.params,
             keys,
-            jax.vmap(self.game.step)(position, label),
+            jax.vmap(self.game.step)(position, leaf.label),
             discount=knobs.discount,
             policy_temperature=knobs.policy_temperature,
             chance=self.growth.chance,
         )
-        new = counts & (known == UNVISITED)
+        new = counts & (leaf.child == UNVISITED)
         tree = expand(tree, rows, index, leaf, node, new)
-        reached = jnp.where(counts, jnp.where(new, index, known), ROOT)
+        reached = jnp.where(counts, jnp.where(new, index, leaf.child), ROOT)
         played = None
         if tree.amaf_visits is not None:
             played = jnp.zeros((len(rows), 2, self.game.num_labels), bool)
@@ -248,7 +245,7 @@ def many_leaves(
         leaf = grower.line(now, rows, keys)
         edge = (leaf.node, leaf.slot)
         active = state.made + taken < budget
-        new = tree.child[rows, *edge] == UNVISITED
+        new = leaf.child == UNVISITED
         counts = active & ~(new & (in_flight[rows, *edge] > 0))
         in_flight = add_in_flight(in_flight, tree, rows, edge, active.astype(jnp.int16))
         return (in_flight, taken + counts), (leaf, active, counts, counts & new)

@@ -80,11 +80,16 @@ class Tree:
 
 @pytree
 class Leaf:
-    """Where lines stopped: the last node, the slot chosen there, and the line's length."""
+    """Where lines stopped: the last node, the slot chosen there, and the line's length.
+
+    And what the tree holds there: the `child`, -1 while unvisited, and the move's `label`.
+    """
 
     node: Int32[Array, "R"]
     slot: Int32[Array, "R"]
     depth: Int32[Array, "R"]
+    child: Int32[Array, "R"]
+    label: Int32[Array, "R"]
 
 
 Choose: TypeAlias = Callable[[Int32[Array, "R"], Int32[Array, "R"]], Int32[Array, "R"]]
@@ -199,30 +204,42 @@ def edge_bounds(
     )
 
 
-def descend(
-    tree: Tree, rows: Int32[Array, "R"], first: Leaf, choose: Choose, max_depth: int
+def leaf_at(
+    tree: Tree,
+    rows: Int32[Array, "R"],
+    node: Int32[Array, "R"],
+    slot: Int32[Array, "R"],
+    depth: Int32[Array, "R"],
 ) -> Leaf:
-    """Follows lines from their `first` edges until they leave the tree or the game ends.
+    """Lines of that many moves that end with a slot of a node."""
+    edge = (rows, node, slot)
+    child, label = tree.child[edge].astype(jnp.int32), tree.labels[edge].astype(jnp.int32)
+    return Leaf(node=node, slot=slot, depth=depth, child=child, label=label)
 
-    A line stops at a move never made, at a finished position, or after `max_depth` moves.
+
+def descend(
+    tree: Tree, rows: Int32[Array, "R"], first: Int32[Array, "R"], choose: Choose, max_depth: int
+) -> Leaf:
+    """Follows lines from the `first` slots of their roots until they leave the tree or the game.
+
+    A line stops at a move never made, at a finished position, or after `max_depth` moves. The
+    child and the label are read on the way: read later, beside the writes of `expand`, they made
+    XLA copy whole trees.
     """
 
     def continues(leaf: Leaf) -> Bool[Array, "R"]:
-        child = tree.child[rows, leaf.node, leaf.slot]
-        open_node = (child != UNVISITED) & ~tree.finished[rows, child]
+        open_node = (leaf.child != UNVISITED) & ~tree.finished[rows, leaf.child]
         return open_node & (leaf.depth < max_depth)
 
     def deeper(leaf: Leaf) -> Leaf:
         active = continues(leaf)
-        child = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
-        node = jnp.where(active, child, leaf.node)
-        return Leaf(
-            node=node,
-            slot=jnp.where(active, choose(node, leaf.depth), leaf.slot),
-            depth=jnp.where(active, leaf.depth + 1, leaf.depth),
-        )
+        node = jnp.where(active, leaf.child, leaf.node)
+        slot = jnp.where(active, choose(node, leaf.depth), leaf.slot)
+        return leaf_at(tree, rows, node, slot, jnp.where(active, leaf.depth + 1, leaf.depth))
 
-    return jax.lax.while_loop(lambda leaf: continues(leaf).any(), deeper, first)
+    root = jnp.zeros_like(first)
+    start = leaf_at(tree, rows, root, first, root + 1)
+    return jax.lax.while_loop(lambda leaf: continues(leaf).any(), deeper, start)
 
 
 def expand(
