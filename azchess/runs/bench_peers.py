@@ -52,7 +52,8 @@ class Wide(HashGame):
     name: str = "wide"
 
     def moves(self, position: Code) -> Moves:
-        labels = jnp.arange(self.num_slots, dtype=jnp.int16)
+        # Of the position, as moves are: what is the same everywhere XLA writes at another time.
+        labels = jnp.where(position.ply < 0, -1, jnp.arange(self.num_slots)).astype(jnp.int16)
         return Moves(labels=labels, count=jnp.int32(self.num_slots))
 
     def status(self, position: Code, moves: Moves) -> Status:

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int, Key
 from rich.table import Table
 
 from azchess.games.chess import ChessGame
-from azchess.networks.evaluator import network_evaluator, uniform_evaluator
+from azchess.games.game import Position
+from azchess.networks.evaluator import Evaluator, network_evaluator, uniform_evaluator
 from azchess.networks.transformer import TransformerConfig
 from azchess.runs.bench_peers import (
     GAME,
@@ -20,10 +22,11 @@ from azchess.runs.bench_peers import (
     puct_sides,
     wide_positions,
 )
-from azchess.runs.bench_rules import advance, random_play
+from azchess.runs.bench_rules import random_play
 from azchess.runs.memory import GIB, size_of
 from azchess.runs.timing import compile_anew, device_bytes, race
 from azchess.search.knobs import SearchKnobs
+from azchess.search.node import evaluate_node
 from azchess.search.puct import Puct
 
 ALIKE = 0.9
@@ -175,27 +178,59 @@ def chess_rows(games: int, simulations: int) -> list[Row]:
     network = TransformerConfig(layers=2, width=64).init(game, jax.random.key(0))
     positions, labels = random_play(game, games)
     keys = jax.random.split(jax.random.key(1), games)
-    moves = jax.jit(jax.vmap(game.moves))(positions)
     evaluate = network_evaluator(game)
     searching = jax.jit(functools.partial(Puct(simulations), game, evaluate))
     arguments = network, keys, positions, SearchKnobs().greedy()
     compiling, search = compile_anew(searching, *arguments)
-    judge = jax.jit(evaluate).lower(network, keys, positions, moves).compile()
-    parts = {
-        "all": functools.partial(search, *arguments),
-        "rules": functools.partial(advance, game, positions, labels),
-        "network": functools.partial(judge, network, keys, positions, moves),
+    walks = {
+        name: jax.jit(functools.partial(walk, game, judge, simulations + 1))
+        .lower(network, keys, positions, labels)
+        .compile()
+        for name, judge in (("rules", uniform_evaluator(game)), ("both", evaluate))
     }
-    jax.block_until_ready([part() for part in parts.values()])
-    seconds = race(parts, rounds={"all": 3, "rules": 25, "network": 25})
-    whole = seconds["all"]
-    shares = {side: seconds[side] * (simulations + 1) / whole for side in ("rules", "network")}
-    shares["trees"] = 1.0 - sum(shares.values())
+    parts = {"all": functools.partial(search, *arguments)} | {
+        name: functools.partial(run, network, keys, positions, labels)
+        for name, run in walks.items()
+    }
+    seconds = race(parts, rounds=5)
+    whole, rules, both = seconds["all"], seconds["rules"], seconds["both"]
+    shares = {"rules": rules, "network": both - rules, "trees": whole - both}
     return [
         Row(what, "compilation, cache off", compiling, "s", most=30),
         Row(what, "2 layers of width 64", games * simulations / whole, "simulations/s"),
-        *(Row(what, side, 100 * share, "% of the time") for side, share in shares.items()),
+        *(Row(what, side, 100 * part / whole, "% of the time") for side, part in shares.items()),
     ]
+
+
+def walk(
+    game: ChessGame,
+    evaluate: Evaluator,
+    plies: int,
+    network: Any,
+    keys: Key[Array, "B"],
+    positions: Position,
+    labels: Int[Array, "B"],
+) -> tuple[Position, Int[Array, "B"]]:
+    """What a search does besides keeping trees: moves, rules and evaluations, one after the other.
+
+    Each game plays its likeliest moves, and stays where it is over.
+    """
+
+    def ply(_: Array, carry: tuple[Position, Array]) -> tuple[Position, Array]:
+        positions, labels = carry
+        after = jax.vmap(game.step)(positions, labels)
+        node = evaluate_node(game, evaluate, network, keys, after)
+        # Of all that the evaluation says something is used, so that XLA leaves nothing out.
+        score = jnp.where(node.moves.legal, node.prior, -node.value[:, None] - 2.0)
+        slot = (score + node.moves_left[:, None]).argmax(axis=-1)
+        chosen = jnp.take_along_axis(node.moves.labels, slot[:, None], axis=1)[:, 0]
+
+        def stay(new: Array, old: Array) -> Array:
+            return jnp.where(node.finished.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+        return jax.tree.map(stay, (after, chosen.astype(labels.dtype)), carry)
+
+    return jax.lax.fori_loop(0, plies, ply, (positions, labels))
 
 
 def chess_memory_rows(games: int, simulations: int) -> list[Row]:
