@@ -70,7 +70,7 @@ USAGE = """usage: azchess COMMAND ...
   eval RUN [--step N]                        measure a run's network before and after training
   report RUN                                 print a table and write report.html
   play RUN [--fen FEN] [...]                 play against a run's network in the terminal
-  bench [chess | selfplay]                   measure speed on this machine
+  bench [chess | search | selfplay]          measure speed on this machine
 
 azchess COMMAND --help says more."""
 
@@ -236,14 +236,15 @@ def play(words: list[str]) -> None:
 
 
 def bench(words: list[str]) -> None:
-    """azchess bench [chess | selfplay]"""
+    """azchess bench [chess | search | selfplay]"""
     from azchess.runs.bench import What, bench
 
     def arguments(what: tyro.conf.Positional[What] = "overview") -> None:
         """Measures speed on this machine.
 
         Args:
-            what: overview, chess (rules beside pgx's) or selfplay (beside pgx's way of doing it).
+            what: overview, chess (rules beside pgx's), search (beside mctx's) or selfplay (beside
+                pgx's way of doing it).
         """
         bench(what)
 

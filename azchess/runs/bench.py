@@ -16,6 +16,7 @@ from azchess.learning.selfplay import SelfPlayConfig, Starts
 from azchess.networks.evaluator import uniform_evaluator
 from azchess.networks.transformer import TransformerConfig
 from azchess.runs.bench_rules import advance, bench_rules, random_play
+from azchess.runs.bench_search import bench_search
 from azchess.runs.bench_selfplay import GAMES, SIMULATIONS, bench_selfplay
 from azchess.runs.memory import NODE_BYTES, SLOT_BYTES, size_of
 from azchess.runs.timing import compile_anew, seconds
@@ -23,18 +24,23 @@ from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
 from azchess.search.puct import Puct
 
-What: TypeAlias = Literal["overview", "chess", "selfplay"]
+What: TypeAlias = Literal["overview", "chess", "search", "selfplay"]
 
 
 def bench(what: What = "overview", console: Console | None = None) -> None:
     """Measures and prints; both sides of a comparison run in turn in this process.
 
     `overview`: one figure of each room. `chess`: the rules beside those of other libraries.
-    `selfplay`: self-play beside pgx's way of doing it.
+    `search`: search beside mctx's. `selfplay`: self-play beside pgx's way of doing it.
     """
     console = console or Console()
     console.print(f"device: {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    measures = {"overview": bench_overview, "chess": bench_rules, "selfplay": bench_selfplay}
+    measures = {
+        "overview": bench_overview,
+        "chess": bench_rules,
+        "search": bench_search,
+        "selfplay": bench_selfplay,
+    }
     console.print(measures[what]())
 
 

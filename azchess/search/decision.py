@@ -74,9 +74,15 @@ def decide(
 
 
 def mean_wdl(tree: Tree) -> Float[Array, "B 3"]:
-    """Mean win, draw and loss over all evaluations of a search, as the root's mover sees them.
+    """Mean win, draw and loss over all evaluations of a search, as the root's mover sees them."""
+    ended = endings(tree).astype(jnp.float32)[..., None]
+    return (ended * wdl_from_root(tree)).sum(axis=1) / jnp.maximum(ended.sum(axis=1), 1.0)
 
-    A position counts as often as lines ended there: a finished one may do so many times.
+
+def endings(tree: Tree) -> Int32[Array, "B N"]:
+    """How many lines ended at each node: once where it was made, a finished one many times.
+
+    The root counts once, for its own evaluation. Below a node that is proven nothing counts.
     """
     rows = jnp.arange(tree.parent.shape[0])[:, None]
     nodes = jnp.arange(tree.size)[None]
@@ -84,9 +90,11 @@ def mean_wdl(tree: Tree) -> Float[Array, "B 3"]:
     linked = (tree.child[rows, above, slot] == nodes) & (tree.parent >= 0)
     onward = jnp.where(tree.finished, 0, tree.visits.sum(axis=-1))
     ended = jnp.where(linked, tree.visits[rows, above, slot] - onward, 0)
-    ended = ended.at[:, ROOT].set(1).astype(jnp.float32)[..., None]
-    if tree.lower is not None:
-        ended = jnp.where(has_above(tree, tree.finished)[..., None], 0.0, ended)
-    seen = (tree.mover == tree.mover[:, :1])[..., None]
-    wdl = jnp.where(seen, tree.wdl, tree.wdl[..., ::-1])
-    return (ended * wdl).sum(axis=1) / jnp.maximum(ended.sum(axis=1), 1.0)
+    ended = ended.at[:, ROOT].set(1)
+    return ended if tree.lower is None else jnp.where(has_above(tree, tree.finished), 0, ended)
+
+
+def wdl_from_root(tree: Tree) -> Float[Array, "B N 3"]:
+    """Win, draw and loss at every node as the root's mover sees them."""
+    same = (tree.mover == tree.mover[:, :1])[..., None]
+    return jnp.where(same, tree.wdl, tree.wdl[..., ::-1])

@@ -95,9 +95,8 @@ class Grower:
         root = jnp.zeros(rows.shape, jnp.int32)
         if first is None:
             first = self.chooser(rows, keys, self.root_rule)(tree, root, root)
-        start = Leaf(node=root, slot=first, depth=root + 1)
         choose = self.chooser(rows, keys, self.rule)
-        return descend(tree, rows, start, choose, self.growth.max_depth or tree.size, marks)
+        return descend(tree, rows, first, choose, self.growth.max_depth or tree.size, marks)
 
     def visit(
         self,
@@ -114,8 +113,6 @@ class Grower:
         Lines of a tree that are `apart`, beginning with different moves, share no edge: what they
         found goes up at once, unless something beside the edges is told (proofs, moves as first).
         """
-        known = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
-        label = tree.labels[rows, leaf.node, leaf.slot].astype(jnp.int32)
         position = jax.tree.map(lambda x: x[rows, leaf.node], tree.positions)
         knobs = self.knobs_of(rows)
         node = evaluate_node(
@@ -123,14 +120,14 @@ class Grower:
             self.evaluate,
             self.params,
             keys,
-            jax.vmap(self.game.step)(position, label),
+            jax.vmap(self.game.step)(position, leaf.label),
             discount=knobs.discount,
             policy_temperature=knobs.policy_temperature,
             chance=self.growth.chance,
         )
-        new = counts & (known == UNVISITED)
+        new = counts & (leaf.child == UNVISITED)
         tree = expand(tree, rows, index, leaf, node, new)
-        reached = jnp.where(counts, jnp.where(new, index, known), ROOT)
+        reached = jnp.where(counts, jnp.where(new, index, leaf.child), ROOT)
         played = None
         if tree.amaf_visits is not None:
             played = jnp.zeros((len(rows), 2, self.game.num_labels), bool)
@@ -267,9 +264,8 @@ def many_leaves(
         now = dataclasses.replace(tree, in_flight=in_flight)
         leaf, in_flight = grower.line(now, rows, keys, active)
         assert in_flight is not None
-        edge = (rows, leaf.node, leaf.slot)
-        new = tree.child[edge] == UNVISITED
-        counts = active & ~(new & (in_flight[edge] > 1))
+        new = leaf.child == UNVISITED
+        counts = active & ~(new & (in_flight[rows, leaf.node, leaf.slot] > 1))
         return (in_flight, taken + counts), (leaf, active, counts, counts & new)
 
     none = jnp.zeros((batch,), jnp.int32)

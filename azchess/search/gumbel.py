@@ -75,6 +75,10 @@ class Gumbel(TreeSearch):
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         return improved_policy_score(edges, self.scaled_q(edges, knobs))
 
+    def bonus(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
+        """What a move's visits fall short of the improved policy: this rule adds nothing to Q."""
+        return self.rule(edges, knobs)
+
     def conclude(
         self, edges: Edges, knobs: SearchKnobs, noise: Any
     ) -> tuple[Float[Array, "B S"], Float[Array, "B S"]]:

@@ -18,7 +18,7 @@ from azchess.search.gumbel import Gumbel, phase_visits
 from azchess.search.knobs import SearchKnobs, columns
 from azchess.search.node import split_keys
 from azchess.search.policy import root_edges
-from azchess.search.tree import UNVISITED, Leaf, Tree
+from azchess.search.tree import UNVISITED, Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,9 +171,8 @@ def side_by_side(
     lane_keys = jax.vmap(lambda i: jax.vmap(jax.random.fold_in, (0, None))(keys, i))(lane[:, 0])
     rows = jnp.tile(jnp.arange(batch), width)
     line_keys, leaf_keys = split_keys(lane_keys.reshape(-1), 2)
-    leaf: Leaf = grower.line(state.tree, rows, line_keys, first.reshape(-1))
-    known = state.tree.child[rows, leaf.node, leaf.slot] != UNVISITED
-    new = counts & ~known.reshape(counts.shape)
+    leaf, _ = grower.line(state.tree, rows, line_keys, counts.reshape(-1), first.reshape(-1))
+    new = counts & (leaf.child == UNVISITED).reshape(counts.shape)
     index = state.tree.size - grower.growth.simulations + state.used
     index = index + jnp.cumsum(new, axis=0, dtype=jnp.int32) - 1
     tree = grower.visit(

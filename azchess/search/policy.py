@@ -11,6 +11,7 @@ from azchess.games.game import Game, Position
 from azchess.networks.evaluator import Evaluator
 from azchess.search.decision import Decision, decide
 from azchess.search.edges import NOTHING, Carries, Edges, best_slot, ranks_of
+from azchess.search.first_play import first_play
 from azchess.search.grow import Growth, grow
 from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.node import Node, evaluate_node, split_keys
@@ -37,6 +38,14 @@ class TreeSearch(Growth, abc.ABC):
         """Scores the moves of the root, where knobs hold the root's own values."""
         del noise
         return self.rule(edges, knobs)
+
+    def bonus(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
+        """What the rule adds to the Q of each move, as a player reads it; knobs are `[B, 1]`.
+
+        By default its score less Q, which is the first-play urgency where a move is unvisited.
+        """
+        q = jnp.where(edges.visits > 0, edges.q, first_play(edges, knobs))
+        return self.rule(edges, knobs) - q
 
     def noise(self, keys: Key[Array, "B"], root: Node) -> Any:
         """Random numbers of a search that `root_rule` and `conclude` are given; keys `[B]`."""

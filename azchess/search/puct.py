@@ -37,6 +37,9 @@ class Puct(TreeSearch):
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         return puct_score(edges, knobs)
 
+    def bonus(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
+        return puct_bonus(edges, knobs)
+
     def root_prior(
         self, keys: Key[Array, "B"], root: Node, knobs: SearchKnobs
     ) -> Float[Array, "B S"]:
@@ -46,7 +49,12 @@ class Puct(TreeSearch):
 def puct_score(edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
     """Q + c(N) P sqrt(N) / (1 + n); see `Puct`. Knobs `[B, 1]`."""
     q = jnp.where(edges.visits > 0, edges.q, first_play(edges, knobs))
-    return q + exploration(edges, knobs) * edges.prior / (1.0 + edges.started)
+    return q + puct_bonus(edges, knobs)
+
+
+def puct_bonus(edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
+    """U = c(N) P sqrt(N) / (1 + n); see `Puct`. Knobs `[B, 1]`."""
+    return exploration(edges, knobs) * edges.prior / (1.0 + edges.started)
 
 
 def exploration(edges: Edges, knobs: SearchKnobs) -> Float[Array, "B 1"]:

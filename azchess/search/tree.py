@@ -80,11 +80,16 @@ class Tree:
 
 @pytree
 class Leaf:
-    """Where lines stopped: the last node, the slot chosen there, and the line's length."""
+    """Where lines stopped: the last node, the slot chosen there, and the line's length.
+
+    And what the tree holds there: the `child`, -1 while unvisited, and the move's `label`.
+    """
 
     node: Int32[Array, "R"]
     slot: Int32[Array, "R"]
     depth: Int32[Array, "R"]
+    child: Int32[Array, "R"]
+    label: Int32[Array, "R"]
 
 
 Choose: TypeAlias = Callable[[Tree, Int32[Array, "R"], Int32[Array, "R"]], Int32[Array, "R"]]
@@ -199,18 +204,33 @@ def edge_bounds(
     )
 
 
+def leaf_at(
+    tree: Tree,
+    rows: Int32[Array, "R"],
+    node: Int32[Array, "R"],
+    slot: Int32[Array, "R"],
+    depth: Int32[Array, "R"],
+) -> Leaf:
+    """Lines of that many moves that end with a slot of a node."""
+    edge = (rows, node, slot)
+    child, label = tree.child[edge].astype(jnp.int32), tree.labels[edge].astype(jnp.int32)
+    return Leaf(node=node, slot=slot, depth=depth, child=child, label=label)
+
+
 def descend(
     tree: Tree,
     rows: Int32[Array, "R"],
-    first: Leaf,
+    first: Int32[Array, "R"],
     choose: Choose,
     max_depth: int,
     marks: Bool[Array, "R"],
 ) -> tuple[Leaf, Int16[Array, "B N S"] | None]:
-    """Follows lines from their `first` edges until they leave the tree or the game ends.
+    """Follows lines from the `first` slots of their roots until they leave the tree or the game.
 
     A line stops at a move never made, at a finished position, or after `max_depth` moves. Where the
-    tree counts visits in flight, they come back with those of the lines that leave `marks`.
+    tree counts visits in flight, they come back with those of the lines that leave `marks`. The
+    child and the label are read on the way: read later, beside the writes of `expand`, they made
+    XLA copy whole trees.
     """
 
     def marked(
@@ -221,24 +241,21 @@ def descend(
         return in_flight.at[rows, leaf.node, leaf.slot].add((active & marks).astype(jnp.int16))
 
     def continues(leaf: Leaf) -> Bool[Array, "R"]:
-        child = tree.child[rows, leaf.node, leaf.slot]
-        open_node = (child != UNVISITED) & ~tree.finished[rows, child]
+        open_node = (leaf.child != UNVISITED) & ~tree.finished[rows, leaf.child]
         return open_node & (leaf.depth < max_depth)
 
     def deeper(carry: tuple) -> tuple:
         leaf, in_flight = carry
         active = continues(leaf)
-        child = tree.child[rows, leaf.node, leaf.slot].astype(jnp.int32)
-        node = jnp.where(active, child, leaf.node)
+        node = jnp.where(active, leaf.child, leaf.node)
         slot = choose(dataclasses.replace(tree, in_flight=in_flight), node, leaf.depth)
-        leaf = Leaf(
-            node=node,
-            slot=jnp.where(active, slot, leaf.slot),
-            depth=jnp.where(active, leaf.depth + 1, leaf.depth),
-        )
+        slot = jnp.where(active, slot, leaf.slot)
+        leaf = leaf_at(tree, rows, node, slot, jnp.where(active, leaf.depth + 1, leaf.depth))
         return leaf, marked(in_flight, leaf, active)
 
-    start = (first, marked(tree.in_flight, first, jnp.ones(rows.shape, bool)))
+    root = jnp.zeros_like(first)
+    leaf = leaf_at(tree, rows, root, first, root + 1)
+    start = (leaf, marked(tree.in_flight, leaf, jnp.ones(rows.shape, bool)))
     return jax.lax.while_loop(lambda carry: continues(carry[0]).any(), deeper, start)
 
 
