@@ -12,7 +12,7 @@ from azchess.pytree import pytree
 from azchess.search.backup import add_in_flight, back_up
 from azchess.search.edges import Edges, Rule, best_slot, ranks_of
 from azchess.search.knobs import SearchKnobs, columns
-from azchess.search.node import Chance, evaluate_node
+from azchess.search.node import Chance, evaluate_node, split_keys
 from azchess.search.proof import prefer_proven, prove
 from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
 
@@ -219,8 +219,9 @@ def one_leaf(
     """One simulation of every game that has one left: descend, evaluate, back up."""
     rows = jnp.arange(len(keys))
     counts = state.made < budget
-    leaf = grower.line(state.tree, rows, keys)
-    tree = grower.visit(state.tree, rows, keys, leaf, counts, first + state.step)
+    line_keys, leaf_keys = split_keys(keys, 2)
+    leaf = grower.line(state.tree, rows, line_keys)
+    tree = grower.visit(state.tree, rows, leaf_keys, leaf, counts, first + state.step)
     tree = deepened(tree, leaf.depth, counts)
     return State(tree=tree, step=state.step + 1, made=state.made + counts, used=state.used)
 
@@ -240,7 +241,8 @@ def many_leaves(
     """
     batch, rows = len(keys), jnp.arange(len(keys))
     tree = state.tree
-    lanes = jax.vmap(lambda key: jax.random.split(key, grower.growth.leaves))(keys).swapaxes(0, 1)
+    lanes = split_keys(keys, 2 * grower.growth.leaves)
+    line_keys, leaf_keys = lanes[: grower.growth.leaves], lanes[grower.growth.leaves :]
 
     def collect(carry: tuple[Array, Array], keys: Key[Array, "B"]) -> tuple[tuple, tuple]:
         in_flight, taken = carry
@@ -255,7 +257,7 @@ def many_leaves(
 
     none = jnp.zeros((batch,), jnp.int32)
     assert tree.in_flight is not None
-    (in_flight, taken), found = jax.lax.scan(collect, (tree.in_flight, none), lanes)
+    (in_flight, taken), found = jax.lax.scan(collect, (tree.in_flight, none), line_keys)
     leaf, active, counts, new = found
     index = first + state.used + jnp.cumsum(new, axis=0, dtype=jnp.int32) - 1
     tree = dataclasses.replace(tree, in_flight=in_flight)
@@ -266,7 +268,7 @@ def many_leaves(
 
     lines = jax.tree.map(flat, leaf)
     every = jnp.tile(rows, grower.growth.leaves)
-    tree = grower.visit(tree, every, flat(lanes), lines, flat(counts), flat(index))
+    tree = grower.visit(tree, every, flat(leaf_keys), lines, flat(counts), flat(index))
     in_flight = add_in_flight(
         in_flight, tree, every, (lines.node, lines.slot), -flat(active).astype(jnp.int16)
     )
