@@ -1,6 +1,7 @@
 """The search loop: many games' trees grow in lockstep, one or several positions per step."""
 
 import dataclasses
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,9 @@ from azchess.search.knobs import SearchKnobs, columns
 from azchess.search.node import Chance, evaluate_node, split_keys
 from azchess.search.proof import prefer_proven, prove
 from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
+
+TIES = 1 << 30
+"""Added to the depth in the keys that break ties, so that they are not those of the dice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,11 @@ class Growth:
     chance: Chance = "sampled"
     """Dice are `sampled` at each visit, or `spread` evenly by their probabilities; `exact` spreads
     them and values a new chance node by all its outcomes."""
+    ties: Literal["prior", "random"] = "prior"
+    """Which of equally good moves is searched: that of the higher prior, then of the lower rank, or
+    any by chance, as the texts on bandits and UCT have it."""
+    solver: bool = False
+    """Proven wins, losses and draws go up the trees (MCTS-Solver): see `azchess.search.proof`."""
 
     def __post_init__(self) -> None:
         for name in ("simulations", "leaves"):
@@ -71,6 +80,10 @@ class Grower:
                     noise = jax.vmap(lambda key: jax.random.gumbel(key, fall.shape[1:]))(draw)
                     fall = noise + jnp.log(edges.prior)
                 score = jnp.where(tree.chance[rows, node][:, None], fall, score)
+            if self.growth.ties == "random":
+                draw = jax.vmap(jax.random.fold_in)(keys, depth + TIES)
+                share = jax.vmap(lambda key: jax.random.uniform(key, score.shape[1:]))(draw)
+                edges = dataclasses.replace(edges, prior=share)
             return best_slot(score, edges, tree.labels[rows, node], ranks)
 
         return choose

@@ -29,6 +29,11 @@ class TreeSearch(Growth, abc.ABC):
 
     carries: ClassVar[Carries] = NOTHING
 
+    @property
+    def carried(self) -> Carries:
+        """What the trees of this search carry: what its rule asks for, and what its options do."""
+        return dataclasses.replace(self.carries, bounds=self.carries.bounds or self.solver)
+
     @abc.abstractmethod
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         """Scores the moves of a node; knobs are `[B, 1]`. The highest is searched next."""
@@ -101,7 +106,7 @@ class TreeSearch(Growth, abc.ABC):
             evaluate,
             params,
             search_key,
-            root_tree(searched, self.simulations + 1, self.carries, self.leaves),
+            root_tree(searched, self.simulations + 1, self.carried, self.leaves),
             growth=self,
             root_rule=lambda edges, knobs: self.root_rule(edges, knobs, noise),
             rule=self.rule,
