@@ -59,8 +59,14 @@ def evaluate_node(
     them where `chance` is "exact".
     """
 
-    def judge(keys: Key[Array, "R"], positions: Position) -> Node:
-        return judged(game, evaluate, params, keys, positions, discount, policy_temperature)
+    batch = len(keys)
+
+    def judge(keys: Key[Array, "N"], positions: Position) -> Node:
+        own = [
+            jnp.repeat(jnp.broadcast_to(jnp.asarray(knob), (batch,)), len(keys) // batch)
+            for knob in (discount, policy_temperature)
+        ]
+        return judged(game, evaluate, params, keys, positions, *own)
 
     if not game.num_outcomes:
         return judge(keys, positions)
@@ -73,8 +79,8 @@ def judged(
     params: object,
     keys: Key[Array, "R"],
     positions: Position,
-    discount: Knob,
-    policy_temperature: Knob,
+    discount: Float[Array, "R"],
+    policy_temperature: Float[Array, "R"],
 ) -> Node:
     """Evaluated positions of a game without dice, or after the dice are thrown."""
     moves = jax.vmap(game.moves)(positions)
@@ -132,7 +138,7 @@ def thrown(
     seen = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), seen)
     node = judge(jnp.repeat(keys, number), seen)
     node = jax.tree.map(lambda leaf: leaf.reshape(len(dice), number, *leaf.shape[1:]), node)
-    view = relative_sign(node.mover, mover[:, None])
+    view = relative_sign(node.mover, jnp.broadcast_to(mover[:, None], node.mover.shape))
     wdl = jnp.where((view > 0)[..., None], node.wdl, node.wdl[..., ::-1])
     first = jax.tree.map(lambda leaf: leaf[:, 0], node)
     return Node(

@@ -74,9 +74,9 @@ def proven_value(
     length of a win is that of the wins found so far, which need not be the shortest.
     """
     child = tree.child[rows, node].astype(jnp.int32)
-    below = jnp.maximum(child, 0)
-    sign = relative_sign(tree.mover[rows[:, None], below], tree.mover[rows, node][:, None])
-    value = sign * tree.value[rows[:, None], below]
+    below = (rows[:, None], jnp.maximum(child, 0))
+    mover = jnp.broadcast_to(tree.mover[rows, node][:, None], child.shape)
+    value = relative_sign(tree.mover[below], mover) * tree.value[below]
     lower, upper = edge_bounds(tree, rows, node)
     leads = (child != UNVISITED) & (lower == upper) & (lower == outcome[:, None])
     best = discount * jnp.where(leads, value, -1.0).max(axis=-1)

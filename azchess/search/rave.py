@@ -50,7 +50,8 @@ class Rave(TreeSearch):
         assert edges.amaf_visits is not None
         assert edges.amaf_q is not None
         beta = self.weight(edges, knobs)
-        score = (1.0 - beta) * edges.q + beta * edges.amaf_q
+        # In this form moves tie that have equal means of both kinds, whatever their weights.
+        score = edges.q + beta * (edges.amaf_q - edges.q)
         known = (edges.started > 0) | (edges.amaf_visits > 0)
         if self.explore:
             score += knobs.c_uct * confidence(edges)
