@@ -255,7 +255,7 @@ class PlainSearch:
         if len(order) == 1 or keys[order[0]][0] != keys[order[1]][0]:
             return order[0], math.inf
         first, second = keys[order[0]][1], keys[order[1]][1]
-        if first == second:  # as close as the priors are
+        if first == math.inf == second:  # as close as the priors are
             return order[0], node.prior[order[0]] - node.prior[order[1]] or math.inf
         return order[0], first - second
 
