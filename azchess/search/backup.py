@@ -40,6 +40,8 @@ def back_up(
     def climb(carry: tuple[Array, dict[str, Array], dict[str, Array]]) -> tuple[Array, dict, dict]:
         node, facts, state = carry
         below, parent, slot = edge_above(tree, rows, node)
+        if tree.lower is not None:
+            facts = facts | as_proven(tree, rows, node, facts)
         value = as_seen_above(tree, rows, node, parent, discount) * facts["total"]
         facts = facts | {"total": value}
         if "plies" in facts:
@@ -70,6 +72,15 @@ def edge_above(
     return below, jnp.where(below, parent, ROOT), jnp.where(below, slot, 0)
 
 
+def as_proven(
+    tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"], facts: dict[str, Array]
+) -> dict[str, Array]:
+    """What comes from below a node, replaced where the node was proven since the line went down."""
+    over = tree.finished[rows, node]
+    known = {"total": tree.value[rows, node], "draws": tree.wdl[rows, node, 1]}
+    return {name: jnp.where(over, known[name], facts[name]) for name in known if name in facts}
+
+
 def is_ply(tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"]) -> Bool[Array, "R"]:
     """Whether nodes' edges are moves of a player, and not throws of the dice."""
     return jnp.ones(rows.shape, bool) if tree.chance is None else ~tree.chance[rows, node]
@@ -98,16 +109,17 @@ def add_amaf(
     """Credits a value to all moves of a node that its mover played there or later in the line.
 
     All moves as first (Gelly and Silver 2011, section 4.2): the labels played at and below the node
-    come back, and the state with the node's counts.
+    come back, and the state with the node's counts. Throws of the dice are nobody's moves.
     """
     parent, slot = edge
     seat = tree.mover[rows, parent]
+    chosen = below & is_ply(tree, rows, parent)
     labels = jnp.maximum(tree.labels[rows, parent], 0).astype(jnp.int32)
     lines = jnp.arange(len(rows))
     label = jnp.take_along_axis(labels, slot[:, None], axis=1)[:, 0]
-    played = facts["played"].at[lines, seat, label].max(below)
+    played = facts["played"].at[lines, seat, label].max(chosen)
     hit = jnp.take_along_axis(played[lines, seat], labels, axis=1)
-    hit &= (tree.labels[rows, parent] >= 0) & below[:, None]
+    hit &= (tree.labels[rows, parent] >= 0) & chosen[:, None]
     value = jnp.where(hit, facts["total"][:, None], 0.0)
     return played, state | {
         "amaf_visits": state["amaf_visits"].at[rows, parent].add(hit.astype(jnp.int32)),

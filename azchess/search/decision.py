@@ -48,7 +48,8 @@ def decide(
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from.
 
-    Of a game that is over already only its exact value is left: no visits, and a policy of 0.
+    Of a game that is over already only its exact value is left: no visits, and a policy of 0. A
+    root that is proven has the proven value.
     """
     goes_on = ~tree.finished[:, ROOT]
     visits = jnp.where(goes_on[:, None], tree.visits[:, ROOT], 0)
@@ -57,6 +58,12 @@ def decide(
     own = tree.value[:, ROOT]
     exact = jnp.stack([own > 0, own == 0, own < 0], axis=-1).astype(jnp.float32)
     made = tree.visits[:, ROOT].sum(axis=-1).max()
+    value = (own + total.sum(axis=-1)) / (1.0 + visits.sum(axis=-1))
+    wdl = jnp.where(goes_on[:, None], mean_wdl(tree), exact)
+    if tree.lower is not None and tree.upper is not None:
+        solved = tree.lower[:, ROOT] == tree.upper[:, ROOT]
+        value = jnp.where(solved, own, value)
+        wdl = jnp.where(solved[:, None], tree.wdl[:, ROOT], wdl)
     return Decision(
         slot=slot,
         policy=policy,
@@ -65,8 +72,8 @@ def decide(
         q=total / jnp.maximum(visits, 1),
         prior=tree.prior[:, ROOT],
         network_prior=network_prior,
-        value=(tree.value[:, ROOT] + total.sum(axis=-1)) / (1.0 + visits.sum(axis=-1)),
-        wdl=jnp.where(goes_on[:, None], mean_wdl(tree), exact),
+        value=value,
+        wdl=wdl,
         moves_left=tree.moves_left[:, ROOT],
         depth=tree.depth,
         lockstep=jnp.full(slot.shape, tree.lockstep / jnp.maximum(made, 1), jnp.float32),

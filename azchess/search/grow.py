@@ -1,6 +1,7 @@
 """The search loop: many games' trees grow in lockstep, one or several positions per step."""
 
 import dataclasses
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,12 @@ from azchess.pytree import pytree
 from azchess.search.backup import back_up, land
 from azchess.search.edges import Edges, Rule, best_slot, ranks_of
 from azchess.search.knobs import SearchKnobs, columns
-from azchess.search.node import Chance, evaluate_node
+from azchess.search.node import Chance, evaluate_node, split_keys
 from azchess.search.proof import prefer_proven, prove
 from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
+
+TIES = 1 << 30
+"""Added to the depth in the keys that break ties, so that they are not those of the dice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,11 @@ class Growth:
     chance: Chance = "sampled"
     """Dice are `sampled` at each visit, or `spread` evenly by their probabilities; `exact` spreads
     them and values a new chance node by all its outcomes."""
+    ties: Literal["prior", "random"] = "prior"
+    """Which of equally good moves is searched: that of the higher prior, then of the lower rank, or
+    any by chance, as the texts on bandits and UCT have it."""
+    solver: bool = False
+    """Proven wins, losses and draws go up the trees (MCTS-Solver): see `azchess.search.proof`."""
 
     def __post_init__(self) -> None:
         for name in ("simulations", "leaves"):
@@ -72,6 +81,10 @@ class Grower:
                     noise = jax.vmap(lambda key: jax.random.gumbel(key, fall.shape[1:]))(draw)
                     fall = noise + jnp.log(edges.prior)
                 score = jnp.where(tree.chance[rows, node][:, None], fall, score)
+            if self.growth.ties == "random":
+                draw = jax.vmap(jax.random.fold_in)(keys, depth + TIES)
+                share = jax.vmap(lambda key: jax.random.uniform(key, score.shape[1:]))(draw)
+                edges = dataclasses.replace(edges, prior=share)
             return best_slot(score, edges, tree.labels[rows, node], ranks)
 
         return choose
@@ -234,8 +247,9 @@ def one_leaf(
     """One simulation of every game that has one left: descend, evaluate, back up."""
     rows = jnp.arange(len(keys))
     counts = state.made < budget
-    leaf, _ = grower.line(state.tree, rows, keys, counts)
-    tree = grower.visit(state.tree, rows, keys, leaf, counts, first + state.step)
+    line_keys, leaf_keys = split_keys(keys, 2)
+    leaf, _ = grower.line(state.tree, rows, line_keys, counts)
+    tree = grower.visit(state.tree, rows, leaf_keys, leaf, counts, first + state.step)
     tree = deepened(tree, leaf.depth, counts)
     return State(tree=tree, step=state.step + 1, made=state.made + counts, used=state.used)
 
@@ -256,7 +270,8 @@ def many_leaves(
     batch, rows = len(keys), jnp.arange(len(keys))
     assert state.tree.in_flight is not None
     tree = dataclasses.replace(state.tree, in_flight=None)
-    lanes = jax.vmap(lambda key: jax.random.split(key, grower.growth.leaves))(keys).swapaxes(0, 1)
+    lanes = split_keys(keys, 2 * grower.growth.leaves)
+    line_keys, leaf_keys = lanes[: grower.growth.leaves], lanes[grower.growth.leaves :]
 
     def collect(carry: tuple[Array, Array], keys: Key[Array, "B"]) -> tuple[tuple, tuple]:
         in_flight, taken = carry
@@ -269,7 +284,7 @@ def many_leaves(
         return (in_flight, taken + counts), (leaf, active, counts, counts & new)
 
     none = jnp.zeros((batch,), jnp.int32)
-    (in_flight, taken), found = jax.lax.scan(collect, (state.tree.in_flight, none), lanes)
+    (in_flight, taken), found = jax.lax.scan(collect, (state.tree.in_flight, none), line_keys)
     leaf, active, counts, new = found
     index = first + state.used + jnp.cumsum(new, axis=0, dtype=jnp.int32) - 1
     tree = deepened(tree, leaf.depth.max(axis=0), active.any(axis=0))
@@ -279,7 +294,7 @@ def many_leaves(
 
     lines = jax.tree.map(flat, leaf)
     every = jnp.tile(rows, grower.growth.leaves)
-    tree = grower.visit(tree, every, flat(lanes), lines, flat(counts), flat(index))
+    tree = grower.visit(tree, every, flat(leaf_keys), lines, flat(counts), flat(index))
     in_flight = land(in_flight, tree, every, lines, flat(active))
     return State(
         tree=dataclasses.replace(tree, in_flight=in_flight),

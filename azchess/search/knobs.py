@@ -45,6 +45,7 @@ RANGES = {
     "c_uct": (0.0, ANY),
     "c_prior": (0.0, ANY),
     "rave_visits": (0.0, ANY),
+    "rave_bias": (0.0, 2.0),
 }
 
 
@@ -134,11 +135,13 @@ class SearchKnobs:
     """Scale of Q against logits (Danihelka et al. 2022: 1 in board games; mctx: 0.1)."""
 
     c_uct: Knob = 1.4142135
-    """UCT's exploration constant for values in [-1, 1] (Auer et al. 2002: the root of 8)."""
+    """UCT's exploration constant for values in [-1, 1] (UCB1: the root of 8; UCB1-Tuned: 1)."""
     c_prior: Knob = 0.0
     """Weight of the prior as a progressive bias (Chaslot et al. 2008 tune theirs)."""
     rave_visits: Knob = 1000.0
-    """Visits at which a move and its all-moves-as-first weigh alike (Gelly and Silver 2011)."""
+    """Visits of a node at which a move's own mean and its all-moves-as-first weigh alike."""
+    rave_bias: Knob = 0.1
+    """Error of all-moves-as-first that no number of games removes, for values in [-1, 1]."""
 
     def at_root(self) -> "SearchKnobs":
         """The knobs as the root's rule reads them: what is set for the root takes its place."""

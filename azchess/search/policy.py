@@ -30,6 +30,11 @@ class TreeSearch(Growth, abc.ABC):
 
     carries: ClassVar[Carries] = NOTHING
 
+    @property
+    def carried(self) -> Carries:
+        """What the trees of this search carry: what its rule asks for, and what its options do."""
+        return dataclasses.replace(self.carries, bounds=self.carries.bounds or self.solver)
+
     @abc.abstractmethod
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         """Scores the moves of a node; knobs are `[B, 1]`. The highest is searched next."""
@@ -105,7 +110,7 @@ class TreeSearch(Growth, abc.ABC):
         )
         noise = self.noise(noise_key, root)
         searched = dataclasses.replace(root, prior=self.root_prior(prior_key, root, knobs))
-        tree = root_tree(searched, self.simulations + 1, self.carries, self.leaves)
+        tree = root_tree(searched, self.simulations + 1, self.carried, self.leaves)
         tree = self.grow(game, evaluate, params, search_key, tree, knobs, noise)
         return self.decide(game, tree, root.prior, knobs, noise), tree
 

@@ -6,18 +6,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int8, Int32
 
+from azchess.games.game import relative_sign
 from azchess.search.backup import as_seen_above, edge_above, is_ply
 from azchess.search.edges import Edges
 from azchess.search.knobs import Knob
-from azchess.search.tree import ROOT, Tree, edge_bounds
+from azchess.search.tree import ROOT, UNVISITED, Tree, edge_bounds
+
+WON = 1e32
+"""Score of a proven win: above that of any other move."""
 
 
 def prove(tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"], discount: Knob) -> Tree:
     """Carries what is proven of nodes towards their roots, one line per tree at most.
 
-    MCTS-Solver (Winands, Bjornsson and Saito 2008), with draws, as bounds (Lc0's sticky endgames).
-    A node below the root whose bounds meet is finished: it is worth what is proven from then on,
-    and the visits made through it before are corrected to that.
+    MCTS-Solver (Winands, Bjornsson and Saito 2008) with draws, which makes what is proven of a
+    node a lower and an upper bound (Cazenave and Saffidine 2010). A node whose bounds meet is worth
+    what is proven from then on; below the root it is finished, and the visits made through it
+    before are corrected to that. (Winands et al. leave them as they were.)
     """
 
     def climb(carry: tuple[Array, Tree]) -> tuple[Array, Tree]:
@@ -33,7 +38,7 @@ def prove(tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"], discount
             lower=tree.lower.at[rows, parent].set(jnp.where(changed, lower, old[0])),
             upper=tree.upper.at[rows, parent].set(jnp.where(changed, upper, old[1])),
         )
-        solved = changed & (lower == upper) & (parent != ROOT)
+        solved = changed & (lower == upper)
         return jnp.where(changed, parent, ROOT), settle(tree, rows, parent, solved, lower, discount)
 
     start = jnp.where(tree.finished[rows, node], node, ROOT)
@@ -45,14 +50,38 @@ def node_bounds(
 ) -> tuple[Int8[Array, "R"], Int8[Array, "R"]]:
     """The least and the most that a node is worth to its mover, from the bounds of its moves.
 
-    A player takes the best move; dice may take the worst, or the best.
+    A player takes the best move; dice may take the worst, or the best, if they can fall so at all.
     """
-    legal = tree.labels[rows, node] >= 0
-    lower, upper = edge_bounds(tree, rows, node)
-    lowest = jnp.where(legal, lower, 1).min(axis=-1)
     player = is_ply(tree, rows, node)
-    best = jnp.where(legal, lower, -1).max(axis=-1), jnp.where(legal, upper, -1).max(axis=-1)
+    possible = tree.labels[rows, node] >= 0
+    possible &= player[:, None] | (tree.prior[rows, node] > 0)
+    lower, upper = edge_bounds(tree, rows, node)
+    lowest = jnp.where(possible, lower, 1).min(axis=-1)
+    best = jnp.where(possible, lower, -1).max(axis=-1), jnp.where(possible, upper, -1).max(axis=-1)
     return jnp.where(player, best[0], lowest).astype(jnp.int8), best[1].astype(jnp.int8)
+
+
+def proven_value(
+    tree: Tree,
+    rows: Int32[Array, "R"],
+    node: Int32[Array, "R"],
+    outcome: Int8[Array, "R"],
+    discount: Knob,
+) -> Float[Array, "R"]:
+    """What solved nodes are worth to their movers, discounted by the plies to the end.
+
+    Of the moves that lead to the proven outcome the best counts; all throws of the dice do. The
+    length of a win is that of the wins found so far, which need not be the shortest.
+    """
+    child = tree.child[rows, node].astype(jnp.int32)
+    below = (rows[:, None], jnp.maximum(child, 0))
+    mover = jnp.broadcast_to(tree.mover[rows, node][:, None], child.shape)
+    value = relative_sign(tree.mover[below], mover) * tree.value[below]
+    lower, upper = edge_bounds(tree, rows, node)
+    leads = (child != UNVISITED) & (lower == upper) & (lower == outcome[:, None])
+    best = discount * jnp.where(leads, value, -1.0).max(axis=-1)
+    mean = jnp.where(leads, tree.prior[rows, node] * value, 0.0).sum(axis=-1)
+    return jnp.where(is_ply(tree, rows, node), best, mean)
 
 
 def settle(
@@ -63,13 +92,16 @@ def settle(
     outcome: Int8[Array, "R"],
     discount: Knob,
 ) -> Tree:
-    """Closes nodes that are `solved`, and makes all earlier visits worth the proven outcome."""
+    """Closes nodes that are `solved`, and makes all earlier visits worth the proven outcome.
+
+    A root is not closed, but its value is the proven one.
+    """
     at = (rows, node)
     wdl = jax.nn.one_hot(1 - outcome, 3)
-    value = outcome.astype(jnp.float32)
+    value = proven_value(tree, rows, node, outcome, discount)
     tree = dataclasses.replace(
         tree,
-        finished=tree.finished.at[at].set(tree.finished[at] | solved),
+        finished=tree.finished.at[at].set(tree.finished[at] | (solved & (node != ROOT))),
         value=tree.value.at[at].set(jnp.where(solved, value, tree.value[at])),
         wdl=tree.wdl.at[at].set(jnp.where(solved[:, None], wdl, tree.wdl[at])),
     )
@@ -80,6 +112,8 @@ def settle(
     more = {"total": through * value - tree.total[edge]}
     if tree.draws is not None:
         more["draws"] = through * wdl[:, 1] - tree.draws[edge]
+    if tree.squares is not None:
+        more["squares"] = through * jnp.square(value) - tree.squares[edge]
     return shift(tree, rows, jnp.where(solved, node, ROOT), more, discount)
 
 
@@ -101,7 +135,8 @@ def shift(
         }
         _, above, _ = edge_above(tree, rows, parent)
         factor = as_seen_above(tree, rows, parent, above, discount)
-        return parent, more | {"total": factor * more["total"]}, totals
+        factors = {"total": factor, "draws": 1.0, "squares": jnp.square(factor)}
+        return parent, {name: factors[name] * sums for name, sums in more.items()}, totals
 
     totals = {name: getattr(tree, name) for name in more}
     carry = jax.lax.while_loop(lambda c: (c[0] != ROOT).any(), climb, (node, more, totals))
@@ -109,9 +144,17 @@ def shift(
 
 
 def prefer_proven(score: Float[Array, "R S"], edges: Edges) -> Float[Array, "R S"]:
-    """Scores with proven wins above everything and proven losses below, if the tree has proofs."""
+    """Scores with proven wins above everything, and at the bottom what need not be looked at.
+
+    That are proven losses, and moves that cannot be better than another is at least (Cazenave and
+    Saffidine 2010). Among proven wins the quicker goes first where the discount tells them apart;
+    where all moves lose, the scores stay as they are. Nothing changes in trees without proofs.
+    """
     if edges.lower is None:
         return score
     assert edges.upper is not None
-    won, lost = edges.lower > 0, edges.upper < 0
-    return jnp.where(won, jnp.inf, jnp.where(lost, jnp.finfo(jnp.float32).min, score))
+    sure = jnp.where(edges.legal, edges.lower, -1).max(axis=-1, keepdims=True)
+    idle = (edges.upper < 0) | ((edges.upper <= sure) & (edges.lower < sure))
+    idle &= ~(idle | ~edges.legal).all(axis=-1, keepdims=True)
+    score = jnp.where(idle, jnp.finfo(jnp.float32).min, score)
+    return jnp.where(edges.lower > 0, WON * (1.0 + edges.q), score)
