@@ -10,9 +10,9 @@ from azchess.games.game import Game
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
 from azchess.search.backup import add_in_flight, back_up
-from azchess.search.edges import Edges, Rule, best_slot, ranks_of
+from azchess.search.edges import Edges, Rule, Ties, best_slot, slot_ranks
 from azchess.search.knobs import SearchKnobs, columns
-from azchess.search.node import Chance, evaluate_node
+from azchess.search.node import Chance, evaluate_node, repeated
 from azchess.search.proof import prefer_proven, prove
 from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
 
@@ -33,6 +33,13 @@ class Growth:
     chance: Chance = "sampled"
     """Dice are `sampled` at each visit, or `spread` evenly by their probabilities; `exact` spreads
     them and values a new chance node by all its outcomes."""
+    ties: Ties = "rank"
+    """After score and prior the lower `rank` decides, or the `notation` of the moves."""
+    proven_first: bool = True
+    """Moves proven won go before all others, and those proven lost after them; False: all moves by
+    their scores (Lc0). Only trees that carry bounds have proofs."""
+    two_fold_draws: bool = False
+    """A position that comes back within a line is a draw (Lc0: two-fold-draws); see `repeated`."""
 
     def __post_init__(self) -> None:
         for name in ("simulations", "leaves"):
@@ -58,12 +65,13 @@ class Grower:
         self, tree: Tree, rows: Int32[Array, "R"], keys: Key[Array, "R"], rule: Rule
     ) -> Choose:
         """How lines choose their moves by a rule; dice fall as they are searched."""
-        ranks = ranks_of(self.game)
         knobs = columns(self.knobs_of(rows))
 
         def choose(node: Int32[Array, "R"], depth: Int32[Array, "R"]) -> Int32[Array, "R"]:
             edges = edges_of(tree, rows, node, depth, self.growth.virtual_loss)
-            score = prefer_proven(rule(edges, knobs), edges)
+            score = rule(edges, knobs)
+            if self.growth.proven_first:
+                score = prefer_proven(score, edges)
             if tree.chance is not None:
                 fall = edges.prior / (1.0 + edges.started)
                 if self.growth.chance == "sampled":
@@ -71,7 +79,8 @@ class Grower:
                     noise = jax.vmap(lambda key: jax.random.gumbel(key, fall.shape[1:]))(draw)
                     fall = noise + jnp.log(edges.prior)
                 score = jnp.where(tree.chance[rows, node][:, None], fall, score)
-            return best_slot(score, edges, tree.labels[rows, node], ranks)
+            labels, mover = tree.labels[rows, node], tree.mover[rows, node]
+            return best_slot(score, edges, slot_ranks(self.game, self.growth.ties, labels, mover))
 
         return choose
 
@@ -118,6 +127,8 @@ class Grower:
             policy_temperature=knobs.policy_temperature,
             chance=self.growth.chance,
         )
+        if self.growth.two_fold_draws:
+            node = repeated(self.game, node, leaf.depth)
         new = counts & (known == UNVISITED)
         tree = expand(tree, rows, index, leaf, node, new)
         reached = jnp.where(counts, jnp.where(new, index, known), ROOT)
