@@ -45,13 +45,6 @@ class Puct(TreeSearch):
     (KataGo: `pruned_visits`), or softmax(logits + sigma(completed Q)) with the network's own logits
     and the knobs c_visit and c_scale (Danihelka et al. 2022, eq. 11)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.target not in ("visits", "pruned", "completed_q"):
-            raise ValueError(
-                f"search.target = {self.target!r}: must be 'visits', 'pruned' or 'completed_q'"
-            )
-
     def rule(self, edges: Edges, knobs: SearchKnobs) -> Float[Array, "B S"]:
         return puct_score(edges, knobs)
 

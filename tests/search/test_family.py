@@ -147,7 +147,7 @@ def names_of(tree, row, game):
         return None
     if isinstance(game, ChessGame):
         now = tree.positions.now
-        facts = (now.board, now.castling, now.en_passant, now.black)
+        facts = (now.board, now.castling, now.en_passant, now.ply & 1)
     else:
         facts = (tree.positions.places, tree.positions.ply % 2)
     return [b"".join(fact[row, node].tobytes() for fact in facts) for node in range(tree.size)]
