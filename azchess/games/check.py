@@ -39,6 +39,7 @@ def _check_tables(game: Game) -> None:
     group = len(game.symmetries.squares)
     _check_table(game, "geometry", game.geometry, (labels, 3))
     _check_table(game, "ranks", game.ranks, (labels,))
+    _check_table(game, "notation_ranks", game.notation_ranks, (2, labels))
     _check_table(game, "symmetries.squares", game.symmetries.squares, (group, squares))
     _check_table(game, "symmetries.labels", game.symmetries.labels, (group, labels))
     if game.geometry.min() < 0 or game.geometry[:, :2].max() >= squares:
@@ -80,6 +81,8 @@ def _check_functions(game: Game) -> None:
     ):
         raise ValueError(f"game {game.name}: outcome is {status.outcome.dtype}; must have a sign")
     _check(game, "mover(position)", jax.eval_shape(game.mover, position), (), jnp.int32)
+    recurrence = jax.eval_shape(game.recurrence, position)
+    _check(game, "recurrence(position)", recurrence, (), jnp.int32)
     history = jax.eval_shape(game.history, position)
     for leaf in jax.tree.leaves(history):
         if leaf.shape[:1] != (game.num_boards,):

@@ -117,6 +117,14 @@ class Game(abc.ABC):
         del position
         return jnp.zeros(moves.labels.shape, jnp.float32)
 
+    def recurrence(self, position: Position) -> Int32[Array, ""]:
+        """Plies since this very position last stood on the board; 0 where it never did.
+
+        By default always 0, as in games in which no position can come back.
+        """
+        del position
+        return jnp.int32(0)
+
     def history(self, position: Position) -> Record:
         """The last H plies as records `[H]`, the newest first, zeros where there was none.
 
@@ -140,6 +148,15 @@ class Game(abc.ABC):
     def ranks(self) -> Int32[np.ndarray, "A"]:
         """Breaks ties in search after the prior: the label of lower rank goes first."""
         return np.arange(self.num_labels, dtype=np.int32)
+
+    @property
+    def notation_ranks(self) -> Int32[np.ndarray, "2 A"]:
+        """Like `ranks`, but by how the moves of either seat are written; by default the ranks.
+
+        A written move names the squares of the real board, so that the order of the same labels may
+        depend on who moves.
+        """
+        return np.stack([self.ranks, self.ranks])
 
     @property
     def geometry(self) -> Int16[np.ndarray, "A 3"]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,9 @@ class Carries:
 
 NOTHING = Carries()
 
+Ties: TypeAlias = Literal["rank", "notation", "random"]
+"""What decides after score and prior: `Game.ranks` or `Game.notation_ranks`."""
+
 
 @pytree
 class Edges:
@@ -41,7 +44,7 @@ class Edges:
     node; `square`, of the value. `amaf_visits` and `amaf_q`: simulations in which the mover played
     the move here or later on, and their mean value. `lower` and `upper`: what is proven of the move
     (-1 a loss at least, 1 a win at most). `own_draw` and `own_moves_left`: the evaluator's for the
-    node.
+    node. `side`: +1 where the mover is the root's, -1 where it is the opponent (with `draw`).
     """
 
     legal: Bool[Array, "B S"]
@@ -61,6 +64,7 @@ class Edges:
     upper: Int8[Array, "B S"] | None = None
     own_draw: Float[Array, "B"] | None = None
     own_moves_left: Float[Array, "B"] | None = None
+    side: Float[Array, "B"] | None = None
 
     @property
     def started(self) -> Int32[Array, "B S"]:
@@ -102,6 +106,18 @@ def best_slot(
     best &= rank == rank.min(axis=-1, keepdims=True)
     # One slot is left; an argmax over it would be a third slower on CPU.
     return jnp.where(best, jnp.arange(best.shape[-1]), 0).max(axis=-1)
+
+
+def slot_ranks(
+    game: Game, ties: Ties, labels: Int16[Array, "B S"], mover: Int32[Array, "B"]
+) -> Int16[Array, "B S"]:
+    """The rank of each slot, from its label and the seat to move; the lower goes first."""
+    if ties == "notation":
+        ranks = jnp.asarray(game.notation_ranks)[mover[:, None], labels]
+    else:
+        table = ranks_of(game)
+        ranks = labels if table is None else jnp.asarray(table)[labels]
+    return ranks.astype(jnp.int16)
 
 
 def ranks_of(game: Game) -> Int32[np.ndarray, "A"] | None:

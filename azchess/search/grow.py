@@ -1,7 +1,6 @@
 """The search loop: many games' trees grow in lockstep, one or several positions per step."""
 
 import dataclasses
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +10,9 @@ from azchess.games.game import Game
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
 from azchess.search.backup import back_up, land
-from azchess.search.edges import Edges, Rule, best_slot, ranks_of
+from azchess.search.edges import Edges, Rule, Ties, best_slot, slot_ranks
 from azchess.search.knobs import SearchKnobs, columns
-from azchess.search.node import Chance, evaluate_node, split_keys
+from azchess.search.node import Chance, evaluate_node, repeated, split_keys
 from azchess.search.proof import prefer_proven, prove
 from azchess.search.tree import ROOT, UNVISITED, Choose, Leaf, Tree, descend, edges_of, expand
 
@@ -37,11 +36,16 @@ class Growth:
     chance: Chance = "sampled"
     """Dice are `sampled` at each visit, or `spread` evenly by their probabilities; `exact` spreads
     them and values a new chance node by all its outcomes."""
-    ties: Literal["prior", "random"] = "prior"
-    """Which of equally good moves is searched: that of the higher prior, then of the lower rank, or
-    any by chance, as the texts on bandits and UCT have it."""
+    ties: Ties = "rank"
+    """After score and prior the lower `rank` decides, or the `notation` of the moves; or chance
+    alone, `random`, as the texts on bandits and UCT have it."""
     solver: bool = False
     """Proven wins, losses and draws go up the trees (MCTS-Solver): see `azchess.search.proof`."""
+    proven_first: bool = True
+    """Moves proven won go before all others, and those proven lost after them; False: all moves by
+    their scores (Lc0). Only trees that carry bounds have proofs."""
+    two_fold_draws: bool = False
+    """A position that comes back within a line is a draw (Lc0: two-fold-draws); see `repeated`."""
 
     def __post_init__(self) -> None:
         for name in ("simulations", "leaves"):
@@ -65,7 +69,6 @@ class Grower:
 
     def chooser(self, rows: Int32[Array, "R"], keys: Key[Array, "R"], rule: Rule) -> Choose:
         """How lines choose their moves by a rule; dice fall as they are searched."""
-        ranks = ranks_of(self.game)
         knobs = columns(self.knobs_of(rows))
 
         def choose(
@@ -74,7 +77,9 @@ class Grower:
             edges = edges_of(tree, rows, node, depth, self.growth.virtual_loss)
             draw = jax.vmap(jax.random.fold_in)(keys, depth)
             edges = dataclasses.replace(edges, keys=draw)
-            score = prefer_proven(rule(edges, knobs), edges)
+            score = rule(edges, knobs)
+            if self.growth.proven_first:
+                score = prefer_proven(score, edges)
             if tree.chance is not None:
                 fall = edges.prior / (1.0 + edges.started)
                 if self.growth.chance == "sampled":
@@ -85,7 +90,8 @@ class Grower:
                 draw = jax.vmap(jax.random.fold_in)(keys, depth + TIES)
                 share = jax.vmap(lambda key: jax.random.uniform(key, score.shape[1:]))(draw)
                 edges = dataclasses.replace(edges, prior=share)
-            return best_slot(score, edges, tree.labels[rows, node], ranks)
+            labels, mover = tree.labels[rows, node], tree.mover[rows, node]
+            return best_slot(score, edges, slot_ranks(self.game, self.growth.ties, labels, mover))
 
         return choose
 
@@ -138,6 +144,8 @@ class Grower:
             policy_temperature=knobs.policy_temperature,
             chance=self.growth.chance,
         )
+        if self.growth.two_fold_draws:
+            node = repeated(self.game, node, leaf.depth)
         new = counts & (leaf.child == UNVISITED)
         tree = expand(tree, rows, index, leaf, node, new)
         reached = jnp.where(counts, jnp.where(new, index, leaf.child), ROOT)

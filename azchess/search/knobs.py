@@ -155,10 +155,11 @@ class SearchKnobs:
         )
 
     def greedy(self) -> "SearchKnobs":
-        """The same search without noise and without sampled moves, as in play and evaluation."""
+        """The same search without noise, forced visits or sampled moves, as in play."""
         return dataclasses.replace(
             self,
             noise_fraction=0.0,
+            forced_visits=0.0,
             gumbel_scale=0.0,
             temperature_plies=0.0,
             temperature_decay=0.0,

@@ -1,5 +1,6 @@
 """Evaluated positions, as search puts them into its trees."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -153,6 +154,26 @@ def thrown(
         prior=jnp.where(dice[:, None], chances, first.prior),
         chance=dice,
         played=first.played,
+    )
+
+
+def repeated(game: Game, node: Node, depth: Int32[Array, "R"]) -> Node:
+    """Nodes at these depths below their roots, drawn where a position has come back in the line.
+
+    Lc0's two-fold draws: the position has stood before, the way from there to here lies between the
+    root and the node, and is as long as `depth` allows, 4 plies at least. Who could force it once
+    could do so again. It ends the line, is proven, and has the length of that way as moves left.
+    """
+    plies = jax.vmap(game.recurrence)(node.position)
+    drawn = (plies > 0) & (depth >= jnp.maximum(plies, 4)) & ~node.finished
+    draw = jnp.array([0.0, 1.0, 0.0])
+    return dataclasses.replace(
+        node,
+        finished=node.finished | drawn,
+        solved=node.solved | drawn,
+        value=jnp.where(drawn, 0.0, node.value),
+        wdl=jnp.where(drawn[:, None], draw, node.wdl),
+        moves_left=jnp.where(drawn, plies.astype(jnp.float32), node.moves_left),
     )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int32, Key
 from azchess.games.game import Game, Position
 from azchess.networks.evaluator import Evaluator
 from azchess.search.decision import Decision, decide
-from azchess.search.edges import NOTHING, Carries, Edges, best_slot, ranks_of
+from azchess.search.edges import NOTHING, Carries, Edges, best_slot, slot_ranks
 from azchess.search.first_play import first_play
 from azchess.search.grow import Growth, grow
 from azchess.search.knobs import SearchKnobs, columns, per_game
@@ -148,8 +148,10 @@ class TreeSearch(Growth, abc.ABC):
         """Reads the move, the policy to learn and the values off grown trees."""
         edges = root_edges(tree)
         score, policy = self.conclude(edges, columns(knobs).at_root(), noise)
-        score = prefer_proven(score, edges)
-        slot = best_slot(score, edges, tree.labels[:, 0], ranks_of(game))
+        if self.proven_first:
+            score = prefer_proven(score, edges)
+        ranks = slot_ranks(game, self.ties, tree.labels[:, 0], tree.mover[:, 0])
+        slot = best_slot(score, edges, ranks)
         return decide(tree, slot, policy, network_prior)
 
 

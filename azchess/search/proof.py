@@ -20,9 +20,10 @@ def prove(tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"], discount
     """Carries what is proven of nodes towards their roots, one line per tree at most.
 
     MCTS-Solver (Winands, Bjornsson and Saito 2008) with draws, which makes what is proven of a
-    node a lower and an upper bound (Cazenave and Saffidine 2010). A node whose bounds meet is worth
-    what is proven from then on; below the root it is finished, and the visits made through it
-    before are corrected to that. (Winands et al. leave them as they were.)
+    node a lower and an upper bound (Cazenave and Saffidine 2010; Lc0's sticky endgames). A node
+    whose bounds meet is worth what is proven from then on; below the root it is finished, and the
+    visits made through it before are corrected to that. (Winands et al. leave them as they were.)
+    Its moves left are those of the shortest way to win or to draw, or of the longest to lose.
     """
 
     def climb(carry: tuple[Array, Tree]) -> tuple[Array, Tree]:
@@ -99,11 +100,13 @@ def settle(
     at = (rows, node)
     wdl = jax.nn.one_hot(1 - outcome, 3)
     value = proven_value(tree, rows, node, outcome, discount)
+    length = jnp.where(solved, proven_length(tree, rows, node, outcome), tree.moves_left[at])
     tree = dataclasses.replace(
         tree,
         finished=tree.finished.at[at].set(tree.finished[at] | (solved & (node != ROOT))),
         value=tree.value.at[at].set(jnp.where(solved, value, tree.value[at])),
         wdl=tree.wdl.at[at].set(jnp.where(solved[:, None], wdl, tree.wdl[at])),
+        moves_left=tree.moves_left.at[at].set(length),
     )
     _, parent, slot = edge_above(tree, rows, node)
     edge = (rows, parent, slot)
@@ -114,7 +117,22 @@ def settle(
         more["draws"] = through * wdl[:, 1] - tree.draws[edge]
     if tree.squares is not None:
         more["squares"] = through * jnp.square(value) - tree.squares[edge]
+    if tree.plies is not None:
+        plies = length + is_ply(tree, rows, parent)
+        more["plies"] = through * plies - tree.plies[edge]
     return shift(tree, rows, jnp.where(solved, node, ROOT), more, discount)
+
+
+def proven_length(
+    tree: Tree, rows: Int32[Array, "R"], node: Int32[Array, "R"], outcome: Int8[Array, "R"]
+) -> Float[Array, "R"]:
+    """Plies to a proven end: of the shortest way to win or to draw, of the longest to lose."""
+    lower, upper = edge_bounds(tree, rows, node)
+    reached = (lower == outcome[:, None]) & (upper == outcome[:, None])
+    plies = tree.moves_left[rows[:, None], jnp.maximum(tree.child[rows, node], 0)]
+    shortest = jnp.where(reached, plies, jnp.inf).min(axis=-1)
+    longest = jnp.where(reached, plies, -jnp.inf).max(axis=-1)
+    return jnp.where(outcome < 0, longest, shortest) + is_ply(tree, rows, node)
 
 
 def shift(

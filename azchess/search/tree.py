@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Int8, Int16, Int32
 
-from azchess.games.game import Position
+from azchess.games.game import Position, relative_sign
 from azchess.pytree import pytree
 from azchess.search.edges import NOTHING, Carries, Edges
 from azchess.search.mctx_search import search as search
@@ -177,6 +177,9 @@ def edges_of(
         moves_left=mean(tree.plies),
         square=mean(tree.squares),
     )
+    if tree.draws is not None:
+        side = relative_sign(tree.mover[rows, node], tree.mover[rows, ROOT])
+        edges = dataclasses.replace(edges, side=side)
     if tree.amaf_visits is not None and tree.amaf_total is not None:
         played = tree.amaf_visits[rows, node]
         amaf_q = tree.amaf_total[rows, node] / jnp.maximum(played, 1)

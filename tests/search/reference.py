@@ -56,6 +56,27 @@ def share(code):
     return (code >> 8).astype(jnp.float32) / (1 << 24)
 
 
+def wander(game, count, most, seed=0):
+    """Positions `[count]` after up to `most` random moves, none of them finished."""
+
+    def walk(key):
+        start = game.init(key)
+        length = jax.random.randint(jax.random.fold_in(key, 1), (), 0, most + 1)
+
+        def move(position, index):
+            moves = game.moves(position)
+            logits = jnp.where(moves.legal, 0.0, -jnp.inf)
+            slot = jax.random.categorical(jax.random.fold_in(key, 2 + index), logits)
+            after = game.step(position, moves.labels[slot].astype(jnp.int32))
+            over = game.status(after, game.moves(after)).over
+            stay = over | (index >= length)
+            return jax.tree.map(lambda x, y: jnp.where(stay, x, y), position, after), None
+
+        return jax.lax.scan(move, start, jnp.arange(most))[0]
+
+    return jax.jit(jax.vmap(walk))(jax.random.split(jax.random.key(seed), count))
+
+
 @functools.cache
 def compiled(search: Any, game: Game) -> Any:
     """`(params, keys, positions, knobs) -> Decision`, compiled once per test run."""

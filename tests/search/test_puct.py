@@ -12,30 +12,9 @@ from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import hash_game, subtraction
 from azchess.search.knobs import SearchKnobs
 from azchess.search.puct import Puct
-from search.reference import compiled, grown, puct
+from search.reference import compiled, grown, puct, wander
 
 BATCH = 8
-
-
-def wander(game, count, most, seed=0):
-    """Positions `[count]` after up to `most` random moves, none of them finished."""
-
-    def walk(key):
-        start = game.init(key)
-        length = jax.random.randint(jax.random.fold_in(key, 1), (), 0, most + 1)
-
-        def move(position, index):
-            moves = game.moves(position)
-            logits = jnp.where(moves.legal, 0.0, -jnp.inf)
-            slot = jax.random.categorical(jax.random.fold_in(key, 2 + index), logits)
-            after = game.step(position, moves.labels[slot].astype(jnp.int32))
-            over = game.status(after, game.moves(after)).over
-            stay = over | (index >= length)
-            return jax.tree.map(lambda x, y: jnp.where(stay, x, y), position, after), None
-
-        return jax.lax.scan(move, start, jnp.arange(most))[0]
-
-    return jax.jit(jax.vmap(walk))(jax.random.split(jax.random.key(seed), count))
 
 
 def divergences(game, positions, simulations, max_depth=None):

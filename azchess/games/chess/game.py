@@ -139,6 +139,14 @@ class ChessGame(Game):
         """0 where white is to move, 1 where black is."""
         return position.black.astype(jnp.int32)
 
+    def recurrence(self, position: Position) -> Int32[Array, ""]:
+        """Plies since the position last stood on the board, 0 for the first time."""
+        clock, index = position.now.clock, jnp.arange(self.remembered)
+        again = (position.seen == position.hash).all(axis=-1) & (index < clock)
+        plies = (clock - 1 - index) % self.remembered + 1
+        nearest = jnp.where(again, plies, self.remembered + 1).min()
+        return jnp.where(again.any(), nearest, 0).astype(jnp.int32)
+
     def history(self, position: Position) -> Record:
         """The last H plies as records `[H]`, the newest first, zeros where there was none."""
         now = jax.tree.map(lambda leaf: leaf[None], position.now)
@@ -164,6 +172,11 @@ class ChessGame(Game):
     def tokens(self, history: Record) -> Float[Array, "Q F"]:
         """One token `[64, 14 H + 6]` per square for records `[H]`; see `tokens.tokens`."""
         return features.tokens(history, self.chess960)
+
+    @property
+    def notation_ranks(self) -> Int32[np.ndarray, "2 A"]:
+        """The alphabetical order of the moves in UCI, for white and for black."""
+        return labels.uci_ranks()
 
     @property
     def geometry(self) -> Int16[np.ndarray, "A 3"]:

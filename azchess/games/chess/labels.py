@@ -68,6 +68,22 @@ def geometry() -> np.ndarray:
 
 
 @cache
+def uci_ranks() -> np.ndarray:
+    """The place of every label among all in alphabetical order of their UCI, `[2, 4672]`.
+
+    Row 0 where white moves, row 1 where black does, whose ranks count from the other side. Moves
+    between the same squares promote: to bishop, knight, queen, rook.
+    """
+    origin, target, kind = geometry().T.astype(np.int32)
+    letter = np.array([2, 3, 0, 1])[kind]
+    places = []
+    for flip in (0, 7):
+        order = np.lexsort((letter, target ^ flip, origin ^ flip))
+        places.append(np.argsort(order))
+    return np.array(places, dtype=np.int32)
+
+
+@cache
 def symmetries() -> Symmetries:
     """The eight symmetries of the square: the identity, the mirror of the files, then the rest.
 
