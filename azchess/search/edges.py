@@ -27,7 +27,7 @@ class Carries:
 NOTHING = Carries()
 
 Ties: TypeAlias = Literal["rank", "notation", "random"]
-"""What decides after score and prior: `Game.ranks` or `Game.notation_ranks`."""
+"""What decides after score and prior: `Game.ranks`, `Game.notation_ranks`, or chance alone."""
 
 
 @pytree
@@ -90,19 +90,14 @@ Rule: TypeAlias = Callable[[Edges, SearchKnobs], Float[Array, "B S"]]
 def best_slot(
     score: Float[Array, "B S"],
     edges: Edges,
-    labels: Int16[Array, "B S"],
-    ranks: Int32[np.ndarray, "A"] | None = None,
+    ranks: Int16[Array, "B S"],
 ) -> Int32[Array, "B"]:
-    """The legal slot of the highest score; ties go to the higher prior, then to the lower rank.
-
-    `ranks` holds the rank of each label; None says that a label is its own rank.
-    """
+    """The legal slot of the highest score; ties go to the higher prior, then to the lower rank."""
     score = jnp.where(edges.legal, score, -jnp.inf)
     best = edges.legal & (score == score.max(axis=-1, keepdims=True))
     likely = jnp.where(best, edges.prior, -1.0)
     best &= likely == likely.max(axis=-1, keepdims=True)
-    rank = labels if ranks is None else jnp.asarray(ranks)[labels]
-    rank = jnp.where(best, rank, jnp.iinfo(rank.dtype).max)
+    rank = jnp.where(best, ranks, jnp.iinfo(ranks.dtype).max)
     best &= rank == rank.min(axis=-1, keepdims=True)
     # One slot is left; an argmax over it would be a third slower on CPU.
     return jnp.where(best, jnp.arange(best.shape[-1]), 0).max(axis=-1)

@@ -6,13 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int16, Int32, Key
 
 from azchess.games.game import Game
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
-from azchess.search.edges import Edges, ranks_of
+from azchess.search.edges import Edges, slot_ranks
 from azchess.search.grow import Grower, budget_of, deepened
 from azchess.search.gumbel import Gumbel, phase_visits
 from azchess.search.knobs import SearchKnobs, columns
@@ -72,14 +71,14 @@ class PhaseGumbel(Gumbel):
         batch, slots = tree.labels.shape[0], tree.labels.shape[-1]
         budget = budget_of(self.simulations, knobs)
         grower = Grower(game, evaluate, params, self, self.rule, self.rule, knobs)
-        ranks = ranks_of(game)
+        ranks = slot_ranks(game, self.ties, tree.labels[:, 0], tree.mover[:, 0])
 
         def renewed(state: State, left: Int32[Array, "B"]) -> State:
             """Where a phase is over, the best of its moves make up the next one."""
             edges = root_edges(state.tree)
             score = self.root_score(edges, columns(knobs).at_root(), noise)
             score = jnp.where(considered(state), score, -jnp.inf)
-            order = best_first(score, edges, state.tree.labels[:, 0], ranks)
+            order = best_first(score, edges, ranks)
             passes = phase_visits(self.number_considered(edges), left, budget)
             over = state.passes == 0
             return dataclasses.replace(
@@ -144,14 +143,12 @@ def considered(state: State) -> Bool[Array, "B S"]:
 def best_first(
     score: Float[Array, "B S"],
     edges: Edges,
-    labels: Int16[Array, "B S"],
-    ranks: Int32[np.ndarray, "A"] | None,
+    ranks: Int16[Array, "B S"],
 ) -> Int32[Array, "B S"]:
     """All slots, the best legal ones first; ties as in `best_slot`."""
     score = jnp.where(edges.legal, score, -jnp.inf)
-    rank = labels if ranks is None else jnp.asarray(ranks)[labels]
     slots = jnp.broadcast_to(jnp.arange(score.shape[-1], dtype=jnp.int32), score.shape)
-    order = (-score, -edges.prior, rank.astype(jnp.int32), slots)
+    order = (-score, -edges.prior, ranks.astype(jnp.int32), slots)
     return jax.lax.sort(order, dimension=-1, num_keys=3)[-1]
 
 

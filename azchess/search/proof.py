@@ -153,7 +153,7 @@ def shift(
         }
         _, above, _ = edge_above(tree, rows, parent)
         factor = as_seen_above(tree, rows, parent, above, discount)
-        factors = {"total": factor, "draws": 1.0, "squares": jnp.square(factor)}
+        factors = {"total": factor, "draws": 1.0, "plies": 1.0, "squares": jnp.square(factor)}
         return parent, {name: factors[name] * sums for name, sums in more.items()}, totals
 
     totals = {name: getattr(tree, name) for name in more}

@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int16, Int32, Key
 
 from azchess.games.game import Game, Position
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
 from azchess.search.decision import Decision, endings, wdl_from_root
-from azchess.search.edges import best_slot, ranks_of
+from azchess.search.edges import Ties, best_slot, slot_ranks
 from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.policy import TreeSearch, root_edges
 from azchess.search.proof import prefer_proven
@@ -78,7 +77,7 @@ def search_result(
         bonus=jnp.where(edges.legal, search.bonus(edges, knobs), 0.0),
         wdl=jnp.where(visited[..., None], wdl, 0.0),
         moves_left=jnp.where(visited, moves_left, 0.0),
-        line=principal_line(tree, decision.slot, ranks_of(game), plies),
+        line=principal_line(game, search.ties, tree, decision.slot, plies),
     )
 
 
@@ -124,7 +123,7 @@ def branches(tree: Tree) -> tuple[Int32[Array, "B N"], Float[Array, "B N"]]:
 
 
 def principal_line(
-    tree: Tree, slot: Int32[Array, "B"], ranks: Int32[np.ndarray, "A"] | None, plies: int
+    game: Game, ties: Ties, tree: Tree, slot: Int32[Array, "B"], plies: int
 ) -> Int16[Array, "B D"]:
     """Labels of the line that goes on from the root's `slot` by the most visited moves."""
     rows = jnp.arange(len(slot))
@@ -141,7 +140,8 @@ def principal_line(
         edges = edges_of(tree, rows, after, jnp.zeros_like(after))
         score = prefer_proven(edges.visits.astype(jnp.float32), edges)
         runs &= (child != UNVISITED) & ~ends(after) & (edges.count[:, 0] > 0)
-        return (after, best_slot(score, edges, tree.labels[rows, after], ranks), runs), label
+        ranks = slot_ranks(game, ties, tree.labels[rows, after], tree.mover[rows, after])
+        return (after, best_slot(score, edges, ranks), runs), label
 
     root = jnp.zeros_like(slot)
     start = (root, slot, ~ends(root))

@@ -5,7 +5,7 @@ from typing import Any
 
 from azchess.games.game import Game
 from azchess.search.knobs import SearchKnobs
-from search.reference import Node, _compiled_node, _node
+from search.reference import Node, compiled_node, new_node
 
 
 def puct_leaves(
@@ -18,8 +18,8 @@ def puct_leaves(
     virtual_loss: bool = False,
 ) -> tuple[Node, int, float]:
     """The root after a search by steps of up to `leaves` lines; the steps, and the least margin."""
-    look, step = _compiled_node(game)
-    root = _node(position, look(position, params, 1.0))
+    look, step = compiled_node(game)
+    root = new_node(position, look(position, params, 1.0))
     nodes = [root]
     made = steps = 0
     margin = math.inf
@@ -51,7 +51,7 @@ def puct_leaves(
             if child < 0:
                 above = nodes[index]
                 child = len(nodes)
-                nodes.append(_node(*step(above.position, above.labels[slot], params, 1.0)))
+                nodes.append(new_node(*step(above.position, above.labels[slot], params, 1.0)))
                 above.children[slot] = child
             value, mover = nodes[child].value, nodes[child].mover
             for index, slot in path:

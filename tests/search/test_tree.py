@@ -229,11 +229,11 @@ def edges(prior, visits=None, legal=None, q=0.0):
 def test_ties_go_to_the_higher_prior_and_then_to_the_lower_rank():
     labels = jnp.array([[30, 10, 20, -1]], jnp.int16)
     legal = [True, True, True, False]
-    ranks = np.arange(31, dtype=np.int32)[::-1].copy()
+    ranks = 30 - labels
     score = jnp.array([[1.0, 1.0, 1.0, 9.0]])
     likely = edges([0.2, 0.4, 0.4, 0.0], legal=legal)
     assert best_slot(score, likely, labels) == 1
-    assert best_slot(score, likely, labels, ranks) == 2
+    assert best_slot(score, likely, ranks) == 2
     assert best_slot(score.at[0, 0].set(1.5), likely, labels) == 0
     nothing = jnp.full_like(score, -jnp.inf)
     assert best_slot(nothing, likely, labels) == 1
