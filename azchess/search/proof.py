@@ -142,7 +142,11 @@ def shift(
     more: dict[str, Float[Array, "R"]],
     discount: Knob,
 ) -> Tree:
-    """Adds to the totals of all edges above nodes; `more` is for the edges that lead to them."""
+    """Adds to the totals of all edges above nodes; `more` is for the edges that lead to them.
+
+    Nothing is added above a finished node: its worth is settled (lines of one step may still end
+    below a node that another one of them has proven).
+    """
 
     def climb(carry: tuple[Array, dict, dict]) -> tuple[Array, dict, dict]:
         node, more, totals = carry
@@ -154,7 +158,8 @@ def shift(
         _, above, _ = edge_above(tree, rows, parent)
         factor = as_seen_above(tree, rows, parent, above, discount)
         factors = {"total": factor, "draws": 1.0, "plies": 1.0, "squares": jnp.square(factor)}
-        return parent, {name: factors[name] * sums for name, sums in more.items()}, totals
+        more = {name: factors[name] * sums for name, sums in more.items()}
+        return jnp.where(tree.finished[rows, parent], ROOT, parent), more, totals
 
     totals = {name: getattr(tree, name) for name in more}
     carry = jax.lax.while_loop(lambda c: (c[0] != ROOT).any(), climb, (node, more, totals))
@@ -174,5 +179,6 @@ def prefer_proven(score: Float[Array, "R S"], edges: Edges) -> Float[Array, "R S
     sure = jnp.where(edges.legal, edges.lower, -1).max(axis=-1, keepdims=True)
     idle = (edges.upper < 0) | ((edges.upper <= sure) & (edges.lower < sure))
     idle &= ~(idle | ~edges.legal).all(axis=-1, keepdims=True)
-    score = jnp.where(idle, jnp.finfo(jnp.float32).min, score)
+    # A rule may exclude moves by -inf; of these, too, it matters which are idle.
+    score = jnp.where(idle, -jnp.inf, jnp.maximum(score, jnp.finfo(jnp.float32).min))
     return jnp.where(edges.lower > 0, WON * (1.0 + edges.q), score)
