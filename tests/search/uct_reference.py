@@ -22,8 +22,8 @@ from search.reference import hashed_evaluator, mix
 
 
 def hashed_rollouts(game: Game) -> Any:
-    """One random game per position, always the same one for the same position."""
-    playing = rollout_evaluator(game, max_plies=40)
+    """A random game of some plies per position, always the same one for the same position."""
+    playing = rollout_evaluator(game, max_plies=12)
 
     def evaluate(params, keys, positions, moves):
         del keys
