@@ -36,7 +36,7 @@ def _looker(game: Any) -> Any:
 
     def look(params, positions, discount, temperature):
         batch, nodes = jax.tree.leaves(positions)[0].shape[:2]
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), positions)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(batch * nodes, *leaf.shape[2:]), positions)
         keys = jax.random.split(jax.random.key(0), batch * nodes)
         node = evaluate_node(
             game,

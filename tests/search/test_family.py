@@ -315,7 +315,11 @@ def test_lc0_equals_a_plain_search_at_400_simulations(game, most_moves):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strength", [0.0, 1.0])
 @EACH_GAME
-def test_nn_chess_equals_a_plain_search_at_400_simulations(game, most_moves, strength):
-    check_nn_chess(game, 104, most_moves, 400, strength)
+def test_nn_chess_equals_a_plain_search_at_400_simulations(game, most_moves):
+    check_nn_chess(game, 104, most_moves, 400)
+
+
+@pytest.mark.slow
+def test_nn_chess_breaks_the_ties_of_a_network_that_knows_nothing_by_uci():
+    check_nn_chess(CHESS, 104, 60, 400, strength=0.0)

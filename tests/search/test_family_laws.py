@@ -120,7 +120,10 @@ def colourless(game):
 
 @each_search
 def test_colours_do_not_matter(name):
-    keys, positions = roots(GAME)
+    keys, positions = roots(GAME, 3 * BATCH)
+    positions = dataclasses.replace(positions, ply=positions.ply + 2)
+    open_ones = ~jax.vmap(GAME.status)(positions, jax.vmap(GAME.moves)(positions)).over
+    keys, positions = jax.tree.map(lambda x: x[open_ones][:BATCH], (keys, positions))
     search, evaluate = SEARCHES[name], colourless(GAME)
     run = jax.jit(lambda positions: search(GAME, evaluate, 1.0, keys, positions, KNOBS))
     first = run(positions)
