@@ -171,11 +171,14 @@ def puct(
     knobs: SearchKnobs,
     simulations: int,
     max_depth: int | None = None,
+    choose: Any = None,
 ) -> tuple[dict[int, Node], list[Line]]:
-    """AlphaZero's search as its paper says it, without root noise.
+    """AlphaZero's search as its paper says it, without root noise, or one by another choice.
 
-    The node made by simulation i has the number i + 1, the root is 0.
+    The node made by simulation i has the number i + 1, the root is 0. `choose` gives the slot that
+    is searched next below a node, `(node, knobs, ranks)`, and how close that call was.
     """
+    choose = choose or _choose
     look, step = compiled_node(game)
     discount = float(knobs.discount)
     nodes = {0: new_node(position, look(position, params, discount))}
@@ -184,7 +187,7 @@ def puct(
         path, index, margin = [], 0, math.inf
         while True:
             node = nodes[index]
-            slot, gap = _choose(node, knobs, game.ranks)
+            slot, gap = choose(node, knobs, game.ranks)
             margin = min(margin, gap)
             path.append((index, slot))
             child = node.children.get(slot)
@@ -216,7 +219,11 @@ def _choose(node: Node, knobs: SearchKnobs, ranks: np.ndarray) -> tuple[int, flo
         q = node.total[slot] / visits if visits else float(knobs.fpu)
         return q + c * node.prior[slot] * math.sqrt(count) / (1 + visits)
 
-    scores = [score(slot) for slot in range(len(node.labels))]
+    return best([score(slot) for slot in range(len(node.labels))], node, ranks)
+
+
+def best(scores: list[float], node: Node, ranks: np.ndarray) -> tuple[int, float]:
+    """The slot of the highest score, and by how much it is ahead of the next one."""
     order = sorted(
         range(len(scores)), key=lambda s: (-scores[s], -node.prior[s], ranks[node.labels[s]])
     )
