@@ -33,7 +33,7 @@ FLOORS = {
 ONLY_IN = {
     # python-chess is under the GPL: only where notation, tables and engines are spoken to.
     "chess": {f"games/chess/{name}.py" for name in ("epd", "notation", "pgn", "san", "states")},
-    "matplotlib": {"runs/report.py"},
+    "matplotlib": {"runs/figures.py", "runs/report.py"},
     "orbax": {"runs/checkpoint.py"},
     "tyro": {"cli.py"},
 }

@@ -6,7 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int8, Int32
+from jaxtyping import Array, Bool, Float, Int, Int8, Int32
 
 from azchess.games import chess
 from azchess.games.chess import san
@@ -158,6 +158,12 @@ def notation_of(game: Game) -> Notation:
         return Notation(game)
     slots = max(game.num_slots, chess.ChessGame.num_slots)
     return ChessNotation(dataclasses.replace(game, num_slots=slots))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def advance(game: Game, position: Position, label: Int[Array, ""]) -> Position:
+    """The position after a legal move."""
+    return game.step(position, label)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from azchess.runs import folder
-from azchess.runs.session import Advice, Session
+from azchess.runs.analysis import Advice, table
+from azchess.runs.session import Session
 
 COLOURS = ("white", "black", "random")
-SHOWN = 8
-"""The moves that a hint lists at least, besides all that were visited."""
 
 
 def play(
@@ -125,12 +123,13 @@ class Terminal:
     def hint(self, _: str) -> None:
         """Prints what the search thinks of each move."""
         advice = self.search()
-        self.console.print(hint_table(advice, self.session.bonus_name))
+        self.console.print(table(advice.result, advice.names))
         win, draw, loss = (f"{100 * share:.1f} %" for share in advice.wdl)
         self.say(
             f"value {advice.value:+.3f}   win {win}   draw {draw}   loss {loss}   "
             f"{advice.plies_left:.0f} plies left"
         )
+        self.say(f"line: {' '.join(advice.line)}")
 
     def moves(self, _: str) -> None:
         """Lists the legal moves."""
@@ -181,23 +180,3 @@ COMMANDS: dict[str, tuple[Callable[[Terminal, str], None], str]] = {
     "resign": (Terminal.resign, "give up"),
     "help": (Terminal.help, "this list"),
 }
-
-
-def hint_table(advice: Advice, bonus_name: str) -> Table:
-    """The moves that were visited and the likeliest others: N visits, Q, prior P in percent, and U.
-
-    In the place of PUCT's U, Gumbel has its improved policy in percent.
-    """
-    table = Table(title=f"{advice.visits} simulations")
-    for column in ("move", "N", "Q", "P", bonus_name):
-        table.add_column(column, justify="left" if column == "move" else "right")
-    for rank, move in enumerate(advice.candidates):
-        if rank < SHOWN or move.visits:
-            table.add_row(
-                move.name + (" *" if move == advice.best else ""),
-                str(move.visits),
-                f"{move.q:+.3f}" if move.visits else "-",
-                f"{100 * move.prior:.1f} %",
-                f"{move.bonus:+.3f}" if bonus_name == "U" else f"{100 * move.bonus:.1f} %",
-            )
-    return table

@@ -2,93 +2,34 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
 
 from azchess.games.game import Game, Position
 from azchess.learning.selfplay import start
 from azchess.networks.evaluator import network_evaluator
-from azchess.pytree import pytree
+from azchess.runs.analysis import Advice, line_names
 from azchess.runs.folder import Loaded
-from azchess.runs.notation import View, look, notation_of
-from azchess.search.decision import Decision
-from azchess.search.gumbel import Gumbel
-from azchess.search.knobs import SearchKnobs, columns, per_game
-from azchess.search.policy import root_edges
-from azchess.search.puct import Puct, exploration
-
-
-@pytree
-class Thought:
-    """A search of one position `[1]`; `bonus` per slot is `U` or the policy, see `Candidate`."""
-
-    decision: Decision
-    moves_left: Float[Array, "1"]
-    bonus: Float[Array, "1 S"]
-
-
-class Candidate(NamedTuple):
-    """A legal move in the eyes of the search, seen from its player.
-
-    `bonus`: in PUCT the exploration U = c(N) P sqrt(N) / (1 + n) that the next simulation would
-    add to Q, in Gumbel the move's share of the improved policy.
-    """
-
-    label: int
-    name: str
-    visits: int
-    q: float
-    prior: float
-    bonus: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Advice:
-    """What the search thinks of a position, seen from the player to move.
-
-    `best` is the move it would play; `candidates` are all legal moves, the most visited first;
-    `value` lies in [-1, 1]; `wdl` are shares; `plies_left` is the network's guess.
-    """
-
-    best: Candidate
-    candidates: list[Candidate]
-    value: float
-    wdl: tuple[float, ...]
-    plies_left: float
-
-    @property
-    def visits(self) -> int:
-        """The number of simulations."""
-        return sum(candidate.visits for candidate in self.candidates)
-
+from azchess.runs.notation import View, advance, look, notation_of
+from azchess.search.knobs import SearchKnobs
+from azchess.search.policy import TreeSearch
+from azchess.search.result import SearchResult, analyse
+from azchess.search.tree import Tree
 
 begin = jax.jit(start, static_argnums=0)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def advance(game: Game, position: Position, label: Int[Array, ""]) -> Position:
-    """The position after a legal move."""
-    return game.step(position, label)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def think(
-    game: Game, search: Puct | Gumbel, network: Any, position: Position, knobs: SearchKnobs
-) -> Thought:
+    game: Game, search: TreeSearch, network: Any, position: Position, knobs: SearchKnobs
+) -> tuple[SearchResult, Tree]:
     """Searches one position without noise, as a batch of one."""
     evaluate = network_evaluator(game)
     positions = jax.tree.map(lambda leaf: leaf[None], position)
     keys = jax.random.split(jax.random.key(0), 1)
-    decision, tree = search.think(game, evaluate, network, keys, positions, knobs.greedy())
-    bonus = decision.policy
-    if isinstance(search, Puct):
-        edges = root_edges(tree)
-        bonus = exploration(edges, columns(per_game(knobs, 1)).at_root())
-        bonus = bonus * edges.prior / (1.0 + edges.visits)
-    return Thought(decision=decision, moves_left=decision.moves_left, bonus=bonus)
+    return analyse(search, game, evaluate, network, keys, positions, knobs.greedy())
 
 
 class Session:
@@ -144,11 +85,6 @@ class Session:
         return self.resigned is not None or bool(self.view.over)
 
     @property
-    def bonus_name(self) -> str:
-        """What `Candidate.bonus` is in this search."""
-        return "U" if isinstance(self.search, Puct) else "policy"
-
-    @property
     def legal(self) -> list[int]:
         """The labels of the legal moves."""
         labels = self.view.moves.labels
@@ -198,28 +134,11 @@ class Session:
     def advice(self) -> Advice:
         """Searches the position on the board. Raises ValueError where the game is over."""
         self._check_running()
-        thought = think(self.game, self.search, self.network, self.position, self.knobs)
-        decision, plies_left, bonus = jax.device_get(
-            (thought.decision, thought.moves_left[0], thought.bonus[0])
-        )
-        candidates = [
-            Candidate(
-                label=label,
-                name=self.notation.name(self.position, label),
-                visits=int(decision.visits[0, slot]),
-                q=float(decision.q[0, slot]),
-                prior=float(decision.prior[0, slot]),
-                bonus=float(bonus[slot]),
-            )
-            for slot, label in enumerate(self.legal)
-        ]
-        return Advice(
-            best=candidates[int(decision.slot[0])],
-            candidates=sorted(candidates, key=lambda move: (-move.visits, -move.prior)),
-            value=float(decision.value[0]),
-            wdl=tuple(decision.wdl[0].tolist()),
-            plies_left=float(plies_left),
-        )
+        found, _ = think(self.game, self.search, self.network, self.position, self.knobs)
+        result = jax.tree.map(lambda leaf: leaf[0], jax.device_get(found))
+        names = [self.notation.name(self.position, label) for label in self.legal]
+        line = line_names(self.notation, self.position, result.line.tolist())
+        return Advice(result=result, names=names, line=line)
 
     def picture(self, first_below: bool, letters: bool = False) -> str:
         """The board, with the last move marked where the game's notation can."""

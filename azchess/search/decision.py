@@ -1,9 +1,12 @@
 """What a search says: the move, the policy to learn from, and what it thinks of each move."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int16, Int32
 
 from azchess.pytree import pytree
+from azchess.search.knobs import Knob
+from azchess.search.proof import proven_value
 from azchess.search.tree import ROOT, Tree, has_above
 
 
@@ -45,6 +48,7 @@ def decide(
     slot: Int32[Array, "B"],
     policy: Float[Array, "B S"],
     network_prior: Float[Array, "B S"],
+    discount: Knob,
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from.
 
@@ -61,9 +65,12 @@ def decide(
     value = (own + total.sum(axis=-1)) / (1.0 + visits.sum(axis=-1))
     wdl = jnp.where(goes_on[:, None], mean_wdl(tree), exact)
     if tree.lower is not None and tree.upper is not None:
-        solved = tree.lower[:, ROOT] == tree.upper[:, ROOT]
-        value = jnp.where(solved, own, value)
-        wdl = jnp.where(solved[:, None], tree.wdl[:, ROOT], wdl)
+        outcome = tree.lower[:, ROOT]
+        solved = goes_on & (outcome == tree.upper[:, ROOT])
+        rows = jnp.arange(len(slot))
+        proven = proven_value(tree, rows, jnp.zeros_like(rows), outcome, discount)
+        value = jnp.where(solved, proven, value)
+        wdl = jnp.where(solved[:, None], jax.nn.one_hot(1 - outcome, 3), wdl)
     return Decision(
         slot=slot,
         policy=policy,

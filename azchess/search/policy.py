@@ -152,7 +152,7 @@ class TreeSearch(Growth, abc.ABC):
             score = prefer_proven(score, edges)
         ranks = slot_ranks(game, self.ties, tree.labels[:, 0], tree.mover[:, 0])
         slot = best_slot(score, edges, ranks)
-        return decide(tree, slot, policy, network_prior)
+        return decide(tree, slot, policy, network_prior, knobs.discount)
 
 
 def root_edges(tree: Tree) -> Edges:

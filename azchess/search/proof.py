@@ -95,15 +95,16 @@ def settle(
 ) -> Tree:
     """Closes nodes that are `solved`, and makes all earlier visits worth the proven outcome.
 
-    A root is not closed, but its value is the proven one.
+    Roots stay as they are: their searches go on, by their own evaluations.
     """
     at = (rows, node)
+    solved = solved & (node != ROOT)
     wdl = jax.nn.one_hot(1 - outcome, 3)
     value = proven_value(tree, rows, node, outcome, discount)
     length = jnp.where(solved, proven_length(tree, rows, node, outcome), tree.moves_left[at])
     tree = dataclasses.replace(
         tree,
-        finished=tree.finished.at[at].set(tree.finished[at] | (solved & (node != ROOT))),
+        finished=tree.finished.at[at].set(tree.finished[at] | solved),
         value=tree.value.at[at].set(jnp.where(solved, value, tree.value[at])),
         wdl=tree.wdl.at[at].set(jnp.where(solved[:, None], wdl, tree.wdl[at])),
         moves_left=tree.moves_left.at[at].set(length),

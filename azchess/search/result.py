@@ -27,7 +27,7 @@ class SearchResult:
     `moves_left`, win, draw and loss and the plies from here to the end as means over all
     evaluations behind the move, 0 where unvisited. `line` `[D]`: labels of the principal
     variation, the chosen move and then the most visited ones with ties as in the search, -1 behind
-    its end; it stops where dice fall.
+    its end; it stops where dice fall. `plies_left`: to the end, a mean over all evaluations.
     """
 
     decision: Decision
@@ -35,13 +35,7 @@ class SearchResult:
     wdl: Float[Array, "*b S 3"]
     moves_left: Float[Array, "*b S"]
     line: Int16[Array, "*b D"]
-
-    @property
-    def plies_left(self) -> Float[Array, "*b"]:
-        """Plies to the end of the game, a mean over all evaluations of the search."""
-        visits = self.decision.visits
-        total = self.decision.moves_left + (visits * self.moves_left).sum(axis=-1)
-        return total / (1 + visits.sum(axis=-1))
+    plies_left: Float[Array, "*b"]
 
 
 def analyse(
@@ -71,13 +65,15 @@ def search_result(
     edges = root_edges(tree)
     knobs = columns(per_game(knobs, len(decision.slot))).at_root()
     wdl, moves_left = move_means(tree)
-    visited = decision.visits > 0
+    visits = decision.visits
+    plies_left = decision.moves_left + (visits * moves_left).sum(axis=-1)
     return SearchResult(
         decision=decision,
         bonus=jnp.where(edges.legal, search.bonus(edges, knobs), 0.0),
-        wdl=jnp.where(visited[..., None], wdl, 0.0),
-        moves_left=jnp.where(visited, moves_left, 0.0),
+        wdl=jnp.where(visits[..., None] > 0, wdl, 0.0),
+        moves_left=jnp.where(visits > 0, moves_left, 0.0),
         line=principal_line(game, search.ties, tree, decision.slot, plies),
+        plies_left=plies_left / (1 + visits.sum(axis=-1)),
     )
 
 

@@ -119,6 +119,10 @@ def test_the_numbers_of_a_hint_agree_with_each_other(chess_run):
     assert len(advice.candidates) == 20
     assert advice.best in advice.candidates
     assert sum(advice.wdl) == pytest.approx(1.0)
+    for move in advice.candidates[:SIMULATIONS]:
+        assert move.visits == 1
+        assert sum(move.wdl) == pytest.approx(1.0)
+        assert move.wdl[0] - move.wdl[2] == pytest.approx(move.q, abs=1e-5)
     assert sum(move.prior for move in advice.candidates) == pytest.approx(1.0)
     assert advice.plies_left > 0
     c = 1.25 + math.log((1 + SIMULATIONS + 19652) / 19652)
@@ -132,8 +136,8 @@ def test_gumbel_s_hints_show_the_improved_policy(dialogue):
     run = loaded(dataclasses.replace(CONFIG, game=game, search=search))
     advice = Session(run).advice()
     assert advice.visits == 4
-    assert sum(move.bonus for move in advice.candidates) == pytest.approx(1.0)
-    assert re.search(r"move.*N.*Q.*P.*policy", dialogue("hint", run=run))
+    assert sum(move.policy for move in advice.candidates) == pytest.approx(1.0)
+    assert re.search(r"move.*N.*Q.*P.*U.*policy", dialogue("hint", run=run))
 
 
 def test_a_hint_shows_a_row_per_candidate(dialogue):
@@ -142,6 +146,8 @@ def test_a_hint_shows_a_row_per_candidate(dialogue):
     assert sum(int(visits) for _, visits in rows) == SIMULATIONS
     assert len(rows) == 8
     assert re.search(r"win \d+\.\d %   draw \d+\.\d %   loss \d+\.\d %   \d+ plies left", shown)
+    best, line = re.search(r"(\S+) \*", shown), re.search(r"^line: (.*)$", shown, re.MULTILINE)
+    assert line[1].split()[0] == best[1]
 
 
 def test_simulations_of_the_session_replace_those_of_the_run(chess_run):

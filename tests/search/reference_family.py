@@ -196,8 +196,8 @@ def grow(
         for place, slot in path:
             nodes[place].visits[slot] += 1
         if bounds and nodes[child].solved:
-            grown.proofs += sum(_prove(nodes, place) for place, _ in reversed(path) if place)
-            _prove(nodes, 0)
+            above = [place for place, _ in reversed(path)]
+            grown.proofs += sum(_prove(nodes, place, below.discount) for place in above)
         for place, slot in reversed(path):
             _sum_up(nodes, place, slot, below.discount)
     return grown
@@ -220,7 +220,7 @@ def _seen(node: Node, child: Node, value: float) -> float:
     return value if node.mover == child.mover else -value
 
 
-def _prove(nodes: dict[int, Node], index: int) -> bool:
+def _prove(nodes: dict[int, Node], index: int, discount: float) -> bool:
     """Minimax over what is known of a node's moves; whether that settles the node."""
     node = nodes[index]
     known = {}
@@ -232,13 +232,15 @@ def _prove(nodes: dict[int, Node], index: int) -> bool:
     node.lower, node.upper = (max(side) for side in zip(*bounds, strict=True))
     if node.lower < node.upper or node.solved or index == 0:
         return False
-    lengths = [
-        nodes[number].moves_left
+    ways = [
+        nodes[number]
         for slot, number in node.children.items()
         if known[slot] == (node.lower, node.lower)
     ]
+    lengths = [way.moves_left for way in ways]
     node.finished = node.solved = True
-    node.value, node.draw = float(node.lower), float(node.lower == 0)
+    node.value = discount * max(_seen(node, way, way.value) for way in ways)
+    node.draw = float(node.lower == 0)
     node.moves_left = 1 + (max(lengths) if node.lower < 0 else min(lengths))
     return True
 
