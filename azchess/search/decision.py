@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int16, Int32
 
 from azchess.pytree import pytree
-from azchess.search.tree import ROOT, Tree, has_above
+from azchess.search.tree import ROOT, Tree, has_above, linked
 
 
 @pytree
@@ -45,10 +45,12 @@ def decide(
     slot: Int32[Array, "B"],
     policy: Float[Array, "B S"],
     network_prior: Float[Array, "B S"],
+    before: Int32[Array, "B"] | int = 0,
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from.
 
-    Of a game that is over already only its exact value is left: no visits, and a policy of 0.
+    `before` are the visits that the roots had when the search began. Of a game that is over already
+    only its exact value is left: no visits, and a policy of 0.
     """
     goes_on = ~tree.finished[:, ROOT]
     visits = jnp.where(goes_on[:, None], tree.visits[:, ROOT], 0)
@@ -56,7 +58,7 @@ def decide(
     policy = jnp.where(goes_on[:, None], policy, 0.0)
     own = tree.value[:, ROOT]
     exact = jnp.stack([own > 0, own == 0, own < 0], axis=-1).astype(jnp.float32)
-    made = tree.visits[:, ROOT].sum(axis=-1).max()
+    made = (tree.visits[:, ROOT].sum(axis=-1) - before).max()
     return Decision(
         slot=slot,
         policy=policy,
@@ -79,11 +81,9 @@ def mean_wdl(tree: Tree) -> Float[Array, "B 3"]:
     A position counts as often as lines ended there: a finished one may do so many times.
     """
     rows = jnp.arange(tree.parent.shape[0])[:, None]
-    nodes = jnp.arange(tree.size)[None]
     above, slot = jnp.maximum(tree.parent, 0), jnp.maximum(tree.slot, 0)
-    linked = (tree.child[rows, above, slot] == nodes) & (tree.parent >= 0)
     onward = jnp.where(tree.finished, 0, tree.visits.sum(axis=-1))
-    ended = jnp.where(linked, tree.visits[rows, above, slot] - onward, 0)
+    ended = jnp.where(linked(tree), tree.visits[rows, above, slot] - onward, 0)
     ended = ended.at[:, ROOT].set(1).astype(jnp.float32)[..., None]
     if tree.lower is not None:
         ended = jnp.where(has_above(tree, tree.finished)[..., None], 0.0, ended)

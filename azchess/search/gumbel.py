@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,11 @@ class Gumbel(TreeSearch):
     - Ties go to the higher prior, then to the lower rank of the label.
 
     The move played is the survivor of the halving; the policy to learn is
-    softmax(logits + sigma(completed Q)).
+    softmax(logits + sigma(completed Q)). Each search begins with a new tree: the halving is planned
+    for moves that have no visits yet.
     """
+
+    reuses: ClassVar[bool] = False
 
     simulations: int = 16
     """Positions evaluated below the root per move (paper: 2 to 200)."""
