@@ -46,22 +46,21 @@ class Loose(Everything):
 
 
 @functools.cache
-def compiled(search):
-    evaluate = hashed_evaluator(GAME)
-    return jax.jit(lambda *given: search.think(GAME, evaluate, 1.0, *given))
+def compiled(search, game):
+    evaluate = hashed_evaluator(game)
+    return jax.jit(lambda *given: search.think(game, evaluate, 1.0, *given))
 
 
 @functools.cache
-def nothing(search):
-    return search.no_trees(GAME, hashed_evaluator(GAME), 1.0, roots()[1])
+def nothing(search, game=GAME):
+    return search.no_trees(game, hashed_evaluator(game), 1.0, roots()[1])
 
 
-def think(search, keys, positions, knobs, tree=None, made=MOST):
+def think(search, keys, positions, knobs, tree=None, made=MOST, game=GAME):
     """So many simulations, in the given trees or in new ones; one compilation serves all."""
-    if tree is None:
-        tree = nothing(search)
+    tree = nothing(search, game) if tree is None else tree
     knobs = per_game(dataclasses.replace(knobs, budget=made), BATCH)
-    return jax.device_get(compiled(search)(keys, positions, knobs, tree))
+    return jax.device_get(compiled(search, game)(keys, positions, knobs, tree))
 
 
 def moved_on(tree, slot, keep=MOST, discount=1.0):
@@ -311,16 +310,16 @@ def test_the_noise_of_a_root_is_its_own_and_comes_once():
 
 
 def test_a_root_that_is_proven_is_searched_and_its_proof_is_kept():
-    keys, positions = roots(5)
-    decision, tree = think(ALL, keys, positions, GREEDY)
+    game = hash_game(3, ends=0.35)
+    keys, positions = roots()
+    decision, tree = think(ALL, keys, positions, GREEDY, game=game)
     seen = []
-    for slot in range(GAME.num_slots):
-        kept = moved_on(tree, np.full(BATCH, slot))
+    for slot in range(3):
         below = after(positions, decision, np.full(BATCH, slot))
-        over = np.asarray(jax.vmap(GAME.status)(below, jax.vmap(GAME.moves)(below)).over)
-        proven = alive(kept) & kept.finished[:, 0] & ~over
-        thought, grown = think(ALL, keys, below, GREEDY, kept)
-        for row in np.flatnonzero(proven):
+        over = np.asarray(jax.vmap(game.status)(below, jax.vmap(game.moves)(below)).over)
+        kept = moved_on(tree, np.full(BATCH, slot))
+        thought, grown = think(ALL, keys, below, GREEDY, kept, game=game)
+        for row in np.flatnonzero(alive(kept) & kept.finished[:, 0] & ~over):
             outcome = kept.value[row, 0]
             seen.append(outcome)
             assert kept.lower[row, 0] == kept.upper[row, 0] == outcome
@@ -369,7 +368,7 @@ def test_a_third_repetition_is_seen_by_a_tree_that_lives_on():
     """Lc0's trees were once blind to it; the history goes with the position."""
     game = ChessGame(num_slots=40, memory=16)
     evaluate = hashed_evaluator(game)
-    search = Puct(48)
+    search = Puct(120)
     board = chess.Board("7k/8/8/8/8/8/8/K5R1 w - - 10 40")
     line = ["Rg2", "Kh7", "Rg1", "Kh8", "Rg2", "Kh7", "Rg1"]
     position, walk = position_from_board(board, game), jax.jit(game.step)
@@ -384,7 +383,7 @@ def test_a_third_repetition_is_seen_by_a_tree_that_lives_on():
         tree = search.no_trees(game, evaluate, 1.0, positions)
 
         def think(tree, positions):
-            return search.think(game, evaluate, 1.0, keys, positions, WIDE, tree)
+            return search.think(game, evaluate, 0.3, keys, positions, WIDE, tree)
 
         decision, tree = think(tree, positions)
         slot = (decision.labels == label).argmax(axis=-1).astype(jnp.int32)
