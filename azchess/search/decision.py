@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int16, Int32
 from azchess.pytree import pytree
 from azchess.search.knobs import Knob
 from azchess.search.proof import proven_value
-from azchess.search.tree import ROOT, Tree, has_above
+from azchess.search.tree import ROOT, Tree, has_above, linked
 
 
 @pytree
@@ -49,11 +49,13 @@ def decide(
     policy: Float[Array, "B S"],
     network_prior: Float[Array, "B S"],
     discount: Knob,
+    before: Int32[Array, "B"] | int = 0,
 ) -> Decision:
     """Reads a finished search off its roots, given the move chosen and the policy to learn from.
 
-    Of a game that is over already only its exact value is left: no visits, and a policy of 0. A
-    root that is proven has the proven value.
+    `before` are the visits that the roots had when the search began. Of a game that is over already
+    only its exact value is left: no visits, and a policy of 0. A root that is proven has the proven
+    value.
     """
     goes_on = ~tree.finished[:, ROOT]
     visits = jnp.where(goes_on[:, None], tree.visits[:, ROOT], 0)
@@ -61,7 +63,7 @@ def decide(
     policy = jnp.where(goes_on[:, None], policy, 0.0)
     own = tree.value[:, ROOT]
     exact = jnp.stack([own > 0, own == 0, own < 0], axis=-1).astype(jnp.float32)
-    made = tree.visits[:, ROOT].sum(axis=-1).max()
+    made = (tree.visits[:, ROOT].sum(axis=-1) - before).max()
     value = (own + total.sum(axis=-1)) / (1.0 + visits.sum(axis=-1))
     wdl = jnp.where(goes_on[:, None], mean_wdl(tree), exact)
     if tree.lower is not None and tree.upper is not None:
@@ -99,11 +101,9 @@ def endings(tree: Tree) -> Int32[Array, "B N"]:
     The root counts once, for its own evaluation. Below a node that is proven nothing counts.
     """
     rows = jnp.arange(tree.parent.shape[0])[:, None]
-    nodes = jnp.arange(tree.size)[None]
     above, slot = jnp.maximum(tree.parent, 0), jnp.maximum(tree.slot, 0)
-    linked = (tree.child[rows, above, slot] == nodes) & (tree.parent >= 0)
     onward = jnp.where(tree.finished, 0, tree.visits.sum(axis=-1))
-    ended = jnp.where(linked, tree.visits[rows, above, slot] - onward, 0)
+    ended = jnp.where(linked(tree), tree.visits[rows, above, slot] - onward, 0)
     ended = ended.at[:, ROOT].set(1)
     return ended if tree.lower is None else jnp.where(has_above(tree, tree.finished), 0, ended)
 

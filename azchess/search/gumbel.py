@@ -1,7 +1,7 @@
 """Gumbel AlphaZero: sequential halving at the root, improved policies below it."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,11 @@ class Gumbel(TreeSearch):
     - Ties go to the higher prior, then to the lower rank of the label (mctx: to the lower label).
 
     The move played is the best by g + logits + sigma(Q) of the most visited ones; the policy to
-    learn is pi' at the root.
+    learn is pi' at the root. Each search begins with a new tree: the halving is planned for moves
+    that have no visits yet.
     """
+
+    reuses: ClassVar[bool] = False
 
     simulations: int = 16
     """Positions evaluated below the root per move (paper: 2 to 200)."""

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, Key
 
@@ -13,10 +14,11 @@ from azchess.search.decision import Decision, decide
 from azchess.search.edges import NOTHING, Carries, Edges, best_slot, slot_ranks
 from azchess.search.first_play import first_play
 from azchess.search.grow import Growth, grow
-from azchess.search.knobs import SearchKnobs, columns, per_game
+from azchess.search.knobs import Knob, SearchKnobs, columns, per_game
 from azchess.search.node import Node, evaluate_node, split_keys
 from azchess.search.proof import prefer_proven
-from azchess.search.tree import Tree, edges_of, root_tree
+from azchess.search.reuse import advance, known_root, no_trees, replant, root_visits, with_root
+from azchess.search.tree import ROOT, Tree, edges_of, root_tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +26,12 @@ class TreeSearch(Growth, abc.ABC):
     """A search by one selection rule: a hashable config, called with knobs.
 
     A search says how it scores moves (`rule`, and `root_rule` where the root differs), how it draws
-    noise (`noise`, `root_prior`), what it makes of the finished tree (`conclude`), and what its
-    trees must carry.
+    noise (`noise`, `root_prior`), what it makes of the finished tree (`conclude`), what its trees
+    must carry, and whether it may go on in the tree of the move before (`reuses`).
     """
 
     carries: ClassVar[Carries] = NOTHING
+    reuses: ClassVar[bool] = True
 
     @property
     def carried(self) -> Carries:
@@ -94,25 +97,33 @@ class TreeSearch(Growth, abc.ABC):
         keys: Key[Array, "B"],
         positions: Position,
         knobs: SearchKnobs,
+        tree: Tree | None = None,
     ) -> tuple[Decision, Tree]:
-        """Like a call, and returns the trees as well."""
+        """Like a call, and returns the trees as well; their roots hold the prior without noise.
+
+        `tree`: what `advance` or `stay` left of earlier trees for these positions. They grow by as
+        many simulations as new ones would: `simulations` and the knob `budget` count what is added
+        (Lc0's playouts; for its visits, take `root_visits(tree)` off the budget). Where a tree
+        holds nothing its root is judged anew; elsewhere the root keeps its value and prior, on
+        which the root's noise and temperature work afresh.
+        """
         knobs = per_game(knobs, keys.shape[0])
         root_key, prior_key, noise_key, search_key = split_keys(keys, 4)
-        root = evaluate_node(
-            game,
-            evaluate,
-            params,
-            root_key,
-            positions,
-            discount=knobs.discount,
-            policy_temperature=knobs.policy_temperature,
-            chance=self.chance,
-        )
+        root = self.look(game, evaluate, params, root_key, positions, knobs)
+        if tree is not None:
+            self.check_reuse()
+            root = known_root(tree, root)
         noise = self.noise(noise_key, root)
         searched = dataclasses.replace(root, prior=self.root_prior(prior_key, root, knobs))
-        tree = root_tree(searched, self.simulations + 1, self.carried, self.leaves)
+        if tree is None:
+            tree = root_tree(searched, self.simulations + 1, self.carried, self.leaves)
+        else:
+            tree = with_root(tree, searched)
+        before = root_visits(tree)
         tree = self.grow(game, evaluate, params, search_key, tree, knobs, noise)
-        return self.decide(game, tree, root.prior, knobs, noise), tree
+        decision = self.decide(game, tree, root.prior, knobs, noise, before)
+        clean = tree.prior.at[:, ROOT].set(root.prior)
+        return decision, dataclasses.replace(tree, prior=clean)
 
     def grow(
         self,
@@ -137,6 +148,68 @@ class TreeSearch(Growth, abc.ABC):
             knobs=knobs,
         )
 
+    def look(
+        self,
+        game: Game,
+        evaluate: Evaluator,
+        params: object,
+        keys: Key[Array, "B"],
+        positions: Position,
+        knobs: SearchKnobs,
+    ) -> Node:
+        """Judges positions `[B]` as this search would; keys and knobs are `[B]`."""
+        return evaluate_node(
+            game,
+            evaluate,
+            params,
+            keys,
+            positions,
+            discount=knobs.discount,
+            policy_temperature=knobs.policy_temperature,
+            chance=self.chance,
+        )
+
+    def no_trees(
+        self,
+        game: Game,
+        evaluate: Evaluator,
+        params: object,
+        positions: Position,
+    ) -> Tree:
+        """Trees for positions `[B]` that hold nothing yet, as `advance` returns them."""
+        batch = jax.tree.leaves(positions)[0].shape[0]
+
+        def first() -> Tree:
+            keys = jax.random.split(jax.random.key(0), batch)
+            knobs = per_game(SearchKnobs(), batch)
+            node = self.look(game, evaluate, params, keys, positions, knobs)
+            return root_tree(node, 1, self.carried, self.leaves)
+
+        self.check_reuse()
+        return no_trees(jax.eval_shape(first), 2 * self.simulations)
+
+    def advance(self, tree: Tree, slot: Int32[Array, "B"], discount: Knob = 1.0) -> Tree:
+        """The trees after a move from each root, `slot`, or -1 to begin with nothing.
+
+        They keep as many nodes as a search makes, the oldest ones: see `azchess.search.reuse`.
+        """
+        return advance(tree, slot, 2 * self.simulations, self.simulations, discount)
+
+    def stay(self, tree: Tree, discount: Knob = 1.0) -> Tree:
+        """The trees as they are, with room for another search of the same positions."""
+        root = jnp.zeros(tree.parent.shape[:1], jnp.int32)
+        return replant(tree, root, 2 * self.simulations, self.simulations, discount)
+
+    def check_reuse(self) -> None:
+        """Raises ValueError where the search cannot go on in the tree of the move before."""
+        if not self.reuses:
+            raise ValueError(f"{type(self).__name__} begins each search with a new tree")
+        if self.two_fold_draws:
+            raise ValueError(
+                "search.two_fold_draws = True: what is a draw within one search is none in the "
+                "next, so that trees cannot be kept"
+            )
+
     def decide(
         self,
         game: Game,
@@ -144,15 +217,19 @@ class TreeSearch(Growth, abc.ABC):
         network_prior: Float[Array, "B S"],
         knobs: SearchKnobs,
         noise: Any,
+        before: Int32[Array, "B"] | int = 0,
     ) -> Decision:
-        """Reads the move, the policy to learn and the values off grown trees."""
+        """Reads the move, the policy to learn and the values off grown trees.
+
+        `before` are the visits that the roots had when the search began.
+        """
         edges = root_edges(tree)
         score, policy = self.conclude(edges, columns(knobs).at_root(), noise)
         if self.proven_first:
             score = prefer_proven(score, edges)
         ranks = slot_ranks(game, self.ties, tree.labels[:, 0], tree.mover[:, 0])
         slot = best_slot(score, edges, ranks)
-        return decide(tree, slot, policy, network_prior, knobs.discount)
+        return decide(tree, slot, policy, network_prior, knobs.discount, before)
 
 
 def root_edges(tree: Tree) -> Edges:

@@ -1,5 +1,7 @@
 """What a search found, for people: each move with its numbers, and the line it expects."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int16, Int32, Key
@@ -62,7 +64,7 @@ def search_result(
     plies: int = PLIES,
 ) -> SearchResult:
     """Reads off what `search.think` returned; the line has at most so many `plies`."""
-    edges = root_edges(tree)
+    edges = dataclasses.replace(root_edges(tree), prior=decision.prior)
     knobs = columns(per_game(knobs, len(decision.slot))).at_root()
     wdl, moves_left = move_means(tree)
     visits = decision.visits

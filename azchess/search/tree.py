@@ -107,7 +107,6 @@ def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1
     def edges(carried: bool, dtype: type = jnp.float32) -> Array | None:
         return jnp.zeros((batch, size, slots), dtype) if carried else None
 
-    index = jnp.int16 if size <= jnp.iinfo(jnp.int16).max else jnp.int32
     nowhere = jnp.full((batch, size), UNVISITED, jnp.int32)
     lower, upper = proven(node) if carries.bounds else (None, None)
     return Tree(
@@ -120,7 +119,7 @@ def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1
         moves_left=room(node.moves_left),
         finished=room(node.finished),
         labels=room(node.moves.labels),
-        child=jnp.full((batch, size, slots), UNVISITED, index),
+        child=jnp.full((batch, size, slots), UNVISITED, index_type(size)),
         prior=room(node.prior),
         visits=jnp.zeros((batch, size, slots), jnp.int32),
         total=jnp.zeros((batch, size, slots), jnp.float32),
@@ -136,6 +135,11 @@ def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1
         amaf_visits=edges(carries.amaf, jnp.int32),
         amaf_total=edges(carries.amaf),
     )
+
+
+def index_type(size: int) -> type:
+    """The smallest integers that tell the nodes of a tree apart."""
+    return jnp.int16 if size <= jnp.iinfo(jnp.int16).max else jnp.int32
 
 
 def proven(node: Node) -> tuple[Int8[Array, "R"], Int8[Array, "R"]]:
@@ -305,6 +309,14 @@ def expand(
         child=tree.child.at[edge].set(jnp.astype(index, tree.child.dtype), mode="drop"),
         **{name: put(getattr(tree, name), fact) for name, fact in fields.items()},
     )
+
+
+def linked(tree: Tree) -> Bool[Array, "B N"]:
+    """Whether a place holds a node that a move leads to: neither the root nor left empty."""
+    rows = jnp.arange(tree.parent.shape[0])[:, None]
+    above, slot = jnp.maximum(tree.parent, ROOT), jnp.maximum(tree.slot, 0)
+    led_to = tree.child[rows, above, slot] == jnp.arange(tree.size)
+    return led_to & (tree.parent != UNVISITED)
 
 
 def has_above(tree: Tree, marked: Bool[Array, "B N"]) -> Bool[Array, "B N"]:
