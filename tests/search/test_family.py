@@ -192,12 +192,29 @@ def compare(game, search, rule, modes, count, most_moves, *, ranks=None, strengt
             width = len(root.labels)
             assert decision.visits[row, :width].tolist() == root.visits
             np.testing.assert_allclose(tree.total[row, 0, :width], root.total, atol=1e-3)
+            if tree.lower is not None:
+                same_proofs(tree, row, grown.nodes)
             at_root = reference.knobs_of(knobs, row, root=True)
             own = jax.tree.map(lambda leaf, row=row: leaf[row], decision)
             results.append((grown, at_root, own))
     assert len(apart) <= count // 50, apart
     assert all(margin < CLOSE for margin in apart)
     return results
+
+
+def same_proofs(tree, row, nodes):
+    """All nodes of a tree are proven alike, and their ends are as far away."""
+    order = list(nodes)
+    for name in ("finished", "lower", "upper"):
+        wanted = [getattr(node, name) for node in nodes.values()]
+        assert getattr(tree, name)[row, order].tolist() == wanted, name
+    wanted = [node.moves_left for node in nodes.values()]
+    np.testing.assert_allclose(tree.moves_left[row, order], wanted, atol=1e-4)
+    root = nodes[0]
+    for name in ("draws", "plies"):
+        if getattr(tree, name) is not None:
+            found = getattr(tree, name)[row, 0, : len(root.labels)]
+            np.testing.assert_allclose(found, getattr(root, name), rtol=1e-4, atol=1e-3)
 
 
 def check_puct(game, count, most_moves, simulations):
@@ -259,6 +276,11 @@ def test_lc0_equals_a_plain_search():
 def test_lc0_without_proofs_draws_and_moves_left_equals_a_plain_search():
     plain = Lc0(48, two_fold_draws=False, sticky_endgames=False)
     assert check_lc0(TOY, 16, 5, 48, plain) == (0, 0)
+
+
+def test_lc0_proves_a_small_game_to_its_end_with_the_lengths_of_minimax():
+    proofs, _ = check_lc0(hash_game(3, legal=0.8, ends=0.2, plies=7), 32, 0, 120)
+    assert proofs > 100
 
 
 def test_lc0_takes_a_position_that_comes_back_for_a_draw():
