@@ -255,15 +255,15 @@ def slots(found: Targets, num_slots: int) -> Moves:
     # A running sum as a product: exact in the lowest precision, as all counts are at most 32.
     counts = lax.population_count(words).astype(jnp.float32)
     ends = (counts @ np.triu(np.ones((NUM_WORDS, NUM_WORDS), np.float32))).astype(jnp.int32)
-    starts = ends - counts.astype(jnp.int32)
+    starts = (ends - counts.astype(jnp.int32)).astype(jnp.uint32)
     count = ends[-1]
 
     slot = jnp.arange(num_slots, dtype=jnp.int32)
     terms = [jnp.asarray(column) for column in LABEL_TERMS.T]
     word, start, *masks, constant, factor = lax.platform_dependent(
-        slot, ends, [words, starts, *distances, *terms], tpu=by_sums, default=by_index
+        slot, ends, [words, starts, *distances], terms, tpu=by_sums, default=by_index
     )
-    bit = nth_bit(word, slot - start)
+    bit = nth_bit(word, slot.astype(jnp.uint32) - start)
     distance = sum(
         ((mask >> bit) & 1).astype(jnp.int32) << power for power, mask in enumerate(masks)
     )
@@ -272,20 +272,35 @@ def slots(found: Targets, num_slots: int) -> Moves:
 
 
 def by_index(
-    slot: Int[Array, "S"], ends: Int[Array, "W"], columns: list[Shaped[Array, "W"]]
+    slot: Int[Array, "S"],
+    ends: Int[Array, "W"],
+    columns: list[UInt32[Array, "W"]],
+    terms: list[Int[Array, "W"]],
 ) -> list[Shaped[Array, "S"]]:
-    """For each slot and column, the entry of the word in which the slot lies, by gathers."""
+    """For each slot, the entries of the word in which it lies in all columns, and in the terms,
+    which are the same for all positions; by gathers.
+
+    The columns lie behind each other in one array, because XLA on the CPU would write the indices
+    of gathers from several arrays to memory, which takes twice as long.
+    """
     word = jnp.zeros_like(slot)
     for end in ends[:-1]:  # Unrolled: XLA's reductions on the CPU take eighty times as long.
         word = word + (end <= slot)
-    return [column.at[word].get(mode="promise_in_bounds") for column in columns]
+    table = jnp.concatenate(columns)
+    lookups = [(table, word + len(ends) * column) for column in range(len(columns))]
+    lookups += [(term, word) for term in terms]
+    return [array.at[index].get(mode="promise_in_bounds") for array, index in lookups]
 
 
 def by_sums(
-    slot: Int[Array, "S"], ends: Int[Array, "W"], columns: list[Shaped[Array, "W"]]
+    slot: Int[Array, "S"],
+    ends: Int[Array, "W"],
+    columns: list[UInt32[Array, "W"]],
+    terms: list[Int[Array, "W"]],
 ) -> list[Shaped[Array, "S"]]:
     """The same without gathers, which a TPU would make one by one: the first entry, and the step to
     the next one for every word that ends before the slot."""
+    columns = [*columns, *terms]
     found = [jnp.broadcast_to(column[0], slot.shape) for column in columns]
     for word, end in enumerate(ends[:-1]):
         behind = end <= slot
@@ -296,10 +311,9 @@ def by_sums(
     return found
 
 
-def nth_bit(words: UInt32[Array, "*b"], n: Int[Array, "*b"]) -> UInt32[Array, "*b"]:
+def nth_bit(words: UInt32[Array, "*b"], n: UInt32[Array, "*b"]) -> UInt32[Array, "*b"]:
     """The place of the n-th set bit, counted from 0 at the lowest."""
     place = jnp.zeros_like(words)
-    n = n.astype(jnp.uint32)
     for width in (16, 8, 4, 2, 1):
         below = lax.population_count((words >> place) & ((1 << width) - 1))
         skip = n >= below

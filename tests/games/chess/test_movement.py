@@ -18,13 +18,12 @@ def test_both_ways_to_find_the_word_of_a_slot_agree():
     random = np.random.default_rng(0)
     counts = random.integers(0, 4, (50, NUM_WORDS)) * random.integers(0, 2, (50, NUM_WORDS))
     ends = jnp.asarray(counts.cumsum(axis=1), jnp.int32)
-    columns = [
-        jnp.asarray(random.integers(0, 2**32, (50, NUM_WORDS), np.uint32)),
-        jnp.asarray(random.integers(-(2**20), 2**20, (50, NUM_WORDS), np.int32)),
-    ]
+    columns = list(jnp.asarray(random.integers(0, 2**32, (2, 50, NUM_WORDS), np.uint32)))
+    terms = [jnp.asarray(random.integers(-(2**20), 2**20, NUM_WORDS, np.int32))]
     slot = jnp.arange(SLOTS)
     one, other = (
-        jax.jit(jax.vmap(find, (None, 0, 0)))(slot, ends, columns) for find in (by_index, by_sums)
+        jax.jit(jax.vmap(find, (None, 0, 0, None)))(slot, ends, columns, terms)
+        for find in (by_index, by_sums)
     )
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
