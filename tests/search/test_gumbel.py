@@ -1,10 +1,7 @@
 """Gumbel search against mctx on games without end, and its sequential halving."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
-import mctx
 import numpy as np
 import pytest
 from mctx._src import seq_halving
@@ -13,11 +10,15 @@ from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import hash_game
 from azchess.search.gumbel import Gumbel, considered_visits
 from azchess.search.knobs import SearchKnobs
-from azchess.search.node import evaluate_node, split_keys
-from search.reference import compiled, hashed_evaluator
+from search.mctx_policies import gumbel_policy
+from search.reference import compiled
 from search.test_puct import plain_positions
 
 BATCH = 8
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.fast
@@ -37,76 +38,34 @@ def test_sequential_halving_visits_as_mctx_does_whatever_the_budget():
         np.testing.assert_array_equal(ours[:, simulations - 1, :simulations], table)
 
 
-def mctx_gumbel(game, search, knobs, monkeypatch):
-    """`mctx.gumbel_muzero_policy` on a game without end, with the noise that our search draws."""
-    evaluate = hashed_evaluator(game)
-
-    def output(positions):
-        keys = jax.random.split(jax.random.key(0), BATCH)
-        node = evaluate_node(game, evaluate, 1.0, keys, positions, discount=knobs.discount)
-        found = evaluate(1.0, keys, positions, node.moves)
-        illegal = ~node.moves.legal
-        logits = jnp.where(illegal, jnp.finfo(jnp.float32).min, found.logits)
-        return logits, node.value, illegal, (positions, node.moves.labels)
-
-    def recurrent(params, key, action, embedding):
-        positions, labels = embedding
-        label = jnp.take_along_axis(labels, action[:, None], axis=1)[:, 0]
-        positions = jax.vmap(game.step)(positions, label.astype(jnp.int32))
-        logits, value, _, embedding = output(positions)
-        return mctx.RecurrentFnOutput(
-            reward=jnp.zeros(BATCH),
-            discount=jnp.full(BATCH, -knobs.discount),
-            prior_logits=logits,
-            value=value,
-        ), embedding
-
-    def run(keys, positions):
-        noise_keys = split_keys(keys, 4)[2]
-        noise = jax.vmap(lambda key: jax.random.gumbel(key, (game.num_slots,)))(noise_keys)
-        logits, value, illegal, embedding = output(positions)
-        # The paper's Q in [0, 1] is half of mctx's Q in [-1, 1]; rescaled values are alike.
-        scale = knobs.c_scale if search.rescale_values else knobs.c_scale / 2
-        with monkeypatch.context() as patch:
-            patch.setattr(jax.random, "gumbel", lambda key, shape, dtype: noise)
-            return mctx.gumbel_muzero_policy(
-                (),
-                jax.random.key(0),
-                mctx.RootFnOutput(prior_logits=logits, value=value, embedding=embedding),
-                recurrent,
-                search.simulations,
-                invalid_actions=illegal,
-                max_depth=search.max_depth,
-                qtransform=functools.partial(
-                    mctx.qtransform_completed_by_mix_value,
-                    value_scale=scale,
-                    maxvisit_init=knobs.c_visit,
-                    rescale_values=search.rescale_values,
-                ),
-                max_num_considered_actions=search.considered,
-                gumbel_scale=knobs.gumbel_scale,
-            )
-
-    return jax.jit(run)
-
-
 @pytest.mark.parametrize(
-    ("search", "game", "knobs"),
+    ("search", "game", "knobs", "batch"),
     [
         # With illegal moves mctx rescales Q by values of moves that are none, so only without.
-        (Gumbel(32, 6, rescale_values=True), hash_game(8), SearchKnobs(c_scale=0.1)),
-        (Gumbel(32, 6), hash_game(8, legal=0.6), SearchKnobs(discount=0.95, gumbel_scale=2.0)),
-        pytest.param(
-            Gumbel(200, 16), hash_game(30, legal=0.6), SearchKnobs(), marks=pytest.mark.slow
+        (Gumbel(32, 6, rescale_values=True), hash_game(8), SearchKnobs(c_scale=0.1), 8),
+        (
+            Gumbel(32, 6, mixed_value=False),
+            hash_game(8, legal=0.6),
+            SearchKnobs(discount=0.95, gumbel_scale=2.0),
+            8,
+        ),
+        slow(Gumbel(200, 16), hash_game(30, legal=0.6), SearchKnobs(), 16),
+        slow(Gumbel(64, 32), hash_game(224, legal=0.2), SearchKnobs(c_visit=10.0), 16),
+        slow(Gumbel(200, 16, rescale_values=True), hash_game(100), SearchKnobs(c_scale=0.1), 16),
+        slow(
+            Gumbel(100, 20, rescale_values=True, mixed_value=False, max_depth=3),
+            hash_game(20),
+            SearchKnobs(c_scale=0.3, discount=0.9),
+            1,
         ),
     ],
-    ids=["rescaled", "as in the paper", "200 simulations"],
+    ids=["rescaled", "own value", "200", "224 moves", "rescaled 200", "rescaled own value"],
 )
-def test_visits_and_policy_equal_mctx_on_games_without_end(search, game, knobs, monkeypatch):
-    keys = jax.random.split(jax.random.key(3), BATCH)
-    positions = jax.vmap(game.init)(jax.random.split(jax.random.key(4), BATCH))
+def test_visits_and_policy_equal_mctx_on_games_without_end(search, game, knobs, batch, monkeypatch):
+    keys = jax.random.split(jax.random.key(3), batch)
+    positions = jax.vmap(game.init)(jax.random.split(jax.random.key(4), batch))
     ours = compiled(search, game)(1.0, keys, positions, knobs)
-    theirs = mctx_gumbel(game, search, knobs, monkeypatch)(keys, positions)
+    theirs = gumbel_policy(game, search, knobs, monkeypatch)(keys, positions)
     summary = theirs.search_tree.summary()
     np.testing.assert_array_equal(ours.visits, summary.visit_counts)
     np.testing.assert_array_equal(ours.slot, theirs.action)
