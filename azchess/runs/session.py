@@ -5,6 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -19,6 +20,8 @@ from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.policy import root_edges
 from azchess.search.puct import Puct, exploration
+from azchess.search.reuse import root_visits
+from azchess.search.tree import Tree
 
 
 @pytree
@@ -50,7 +53,8 @@ class Advice:
     """What the search thinks of a position, seen from the player to move.
 
     `best` is the move it would play; `candidates` are all legal moves, the most visited first;
-    `value` lies in [-1, 1]; `wdl` are shares; `plies_left` is the network's guess.
+    `value` lies in [-1, 1]; `wdl` are shares; `plies_left` is the network's guess; `kept` counts
+    the visits that were there from earlier searches of the game.
     """
 
     best: Candidate
@@ -58,10 +62,11 @@ class Advice:
     value: float
     wdl: tuple[float, ...]
     plies_left: float
+    kept: int = 0
 
     @property
     def visits(self) -> int:
-        """The number of simulations."""
+        """The number of simulations, those kept included."""
         return sum(candidate.visits for candidate in self.candidates)
 
 
@@ -76,26 +81,54 @@ def advance(game: Game, position: Position, label: Int[Array, ""]) -> Position:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def think(
-    game: Game, search: Puct | Gumbel, network: Any, position: Position, knobs: SearchKnobs
-) -> Thought:
-    """Searches one position without noise, as a batch of one."""
+    game: Game,
+    search: Puct | Gumbel,
+    network: Any,
+    position: Position,
+    knobs: SearchKnobs,
+    tree: Tree | None,
+) -> tuple[Thought, Tree]:
+    """Searches one position without noise, as a batch of one, and makes room in the tree again.
+
+    What the tree holds already counts as part of the search (Lc0's visits).
+    """
     evaluate = network_evaluator(game)
     positions = jax.tree.map(lambda leaf: leaf[None], position)
     keys = jax.random.split(jax.random.key(0), 1)
-    decision, tree = search.think(game, evaluate, network, keys, positions, knobs.greedy())
+    knobs = per_game(knobs.greedy(), 1)
+    if tree is not None:
+        most = search.simulations if knobs.budget is None else knobs.budget
+        left = jnp.minimum(most, search.simulations) - root_visits(tree)
+        knobs = dataclasses.replace(knobs, budget=left)
+    decision, grown = search.think(game, evaluate, network, keys, positions, knobs, tree)
     bonus = decision.policy
     if isinstance(search, Puct):
-        edges = root_edges(tree)
-        bonus = exploration(edges, columns(per_game(knobs, 1)).at_root())
-        bonus = bonus * edges.prior / (1.0 + edges.visits)
-    return Thought(decision=decision, moves_left=decision.moves_left, bonus=bonus)
+        edges = root_edges(grown)
+        bonus = exploration(edges, columns(knobs).at_root())
+        bonus = bonus * decision.prior / (1.0 + edges.visits)
+    thought = Thought(decision=decision, moves_left=decision.moves_left, bonus=bonus)
+    return thought, grown if tree is None else search.stay(grown, knobs.discount)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def follow(search: Puct | Gumbel, tree: Tree, slot: Int[Array, "1"], knobs: SearchKnobs) -> Tree:
+    """The tree of a position after a move."""
+    return search.advance(tree, slot, per_game(knobs, 1).discount)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def nothing(game: Game, search: Puct | Gumbel, network: Any, position: Position) -> Tree:
+    """A tree of one game that holds nothing yet."""
+    positions = jax.tree.map(lambda leaf: leaf[None], position)
+    return search.no_trees(game, network_evaluator(game), network, positions)
 
 
 class Session:
     """One player, one network, and the moves made so far, which can be taken back.
 
-    Everything is compiled once per process and kind of run. Raises ValueError for simulations or a
-    FEN that cannot be.
+    What a search finds is kept while moves are made, if the search can go on in it. Everything is
+    compiled once per process and kind of run. Raises ValueError for simulations or a FEN that
+    cannot be.
     """
 
     def __init__(
@@ -125,6 +158,7 @@ class Session:
         else:
             first = self.notation.read(fen)
         self._line = [(first, self._look(first))]
+        self._tree = None
         self.labels: list[int] = []
         self.resigned: int | None = None
 
@@ -171,6 +205,9 @@ class Session:
         if label not in self.legal:
             raise ValueError(f"{text} is not legal: {', '.join(map(str, self.legal))} are")
         name = self.notation.name(self.position, label)
+        if self._tree is not None:
+            slot = np.array([self.legal.index(label)], np.int32)
+            self._tree = follow(self.search, self._tree, slot, self.knobs)
         after = advance(self.game, self.position, np.int32(label))
         self._line.append((after, self._look(after)))
         self.labels.append(label)
@@ -188,6 +225,7 @@ class Session:
         if not own:
             raise ValueError("there is no move of yours to take back")
         del self._line[own[-1] + 1 :], self.labels[own[-1] :]
+        self._tree = None
         self.resigned = None
 
     def resign(self, seat: int) -> None:
@@ -198,7 +236,12 @@ class Session:
     def advice(self) -> Advice:
         """Searches the position on the board. Raises ValueError where the game is over."""
         self._check_running()
-        thought = think(self.game, self.search, self.network, self.position, self.knobs)
+        run = self.game, self.search, self.network, self.position
+        if self._tree is None and self.search.reuses:
+            self._tree = nothing(*run)
+        kept = 0 if self._tree is None else int(root_visits(self._tree)[0])
+        thought, tree = think(*run, self.knobs, self._tree)
+        self._tree = tree if self.search.reuses else None
         decision, plies_left, bonus = jax.device_get(
             (thought.decision, thought.moves_left[0], thought.bonus[0])
         )
@@ -219,6 +262,7 @@ class Session:
             value=float(decision.value[0]),
             wdl=tuple(decision.wdl[0].tolist()),
             plies_left=float(plies_left),
+            kept=kept,
         )
 
     def picture(self, first_below: bool, letters: bool = False) -> str:
