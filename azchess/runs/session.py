@@ -99,7 +99,7 @@ def think(
     if tree is not None:
         most = search.simulations if knobs.budget is None else knobs.budget
         left = jnp.minimum(most, search.simulations) - root_visits(tree)
-        knobs = dataclasses.replace(knobs, budget=left)
+        knobs = dataclasses.replace(knobs, budget=left.astype(jnp.float32))
     decision, grown = search.think(game, evaluate, network, keys, positions, knobs, tree)
     bonus = decision.policy
     if isinstance(search, Puct):
