@@ -27,6 +27,7 @@ from azchess.learning.selfplay import (
     Starts,
     new_games,
     play,
+    searches_on,
 )
 from azchess.networks.evaluator import network_evaluator
 from azchess.pytree import pytree
@@ -54,6 +55,8 @@ class Setup:
                 f"capacity = {self.capacity}: must be a multiple of "
                 f"selfplay.plies = {self.selfplay.plies}"
             )
+        if self.selfplay.reuse:
+            searches_on(self.search)
         devices = 1 if self.mesh is None else self.mesh.size
         sizes = {"selfplay.games": self.selfplay.games, "learn.batch": self.learn.batch}
         for name, size in sizes.items():
@@ -200,7 +203,9 @@ def selfplay_metrics(plies: Ply) -> dict[str, Float[Array, ""]]:
     finished = ended.sum()
     games = jnp.maximum(finished, 1.0)
     policy = plies.policy.astype(jnp.float32)
-    entropy = -(policy * jnp.log(jnp.where(policy > 0, policy, 1.0))).sum(axis=-1).mean()
+    taught = (policy.sum(axis=-1) > 0).astype(jnp.float32)
+    entropy = -(policy * jnp.log(jnp.where(policy > 0, policy, 1.0))).sum(axis=-1)
+    entropy = entropy.sum() / jnp.maximum(taught.sum(), 1.0)
     decision = plies.decision
     differs = plies.played != decision.network_prior.argmax(axis=-1)
     result = (plies.result * ended[..., None]).sum(axis=(0, 1))
@@ -211,6 +216,8 @@ def selfplay_metrics(plies: Ply) -> dict[str, Float[Array, ""]]:
         "selfplay/second_wins": result[2],
         "selfplay/cut_games": (plies.cut & plies.ended).sum().astype(jnp.float32),
         "selfplay/game_length": (ended * (plies.ply + 1)).sum() / games,
+        "selfplay/full_searches": taught.mean(),
+        "selfplay/visits": decision.visits.sum(axis=-1).astype(jnp.float32).mean(),
         "selfplay/avg_visit_entropy": entropy,
         "selfplay/effective_moves": jnp.exp(entropy),
         "selfplay/differs_from_prior": differs.astype(jnp.float32).mean(),

@@ -89,8 +89,9 @@ def inverse(permutations: Int16[np.ndarray, "G Q"]) -> Int16[np.ndarray, "G Q"]:
 def losses(network: Any, batch: Batch, search_share: Knob) -> Losses:
     """The losses of each sample `[N]`, from its mover's view.
 
-    Policy: cross-entropy against the search policy. Value: cross-entropy of win, draw and loss
-    against the game's result, mixed with the search's own estimate by `search_share` (0 to 1).
+    Policy: cross-entropy against the search policy, 0 where that is 0, which is no target. Value:
+    cross-entropy of win, draw and loss against the game's result, mixed with the search's own
+    estimate by `search_share` (0 to 1).
     Plies left: Huber loss in units of ten plies, where the game was not drawn.
     """
     samples = batch.samples
@@ -111,9 +112,22 @@ def losses(network: Any, batch: Batch, search_share: Knob) -> Losses:
 
 
 def total_loss(network: Any, batch: Batch, knobs: LearnKnobs) -> tuple[Float[Array, ""], Losses]:
-    """The weighted sum of the mean losses, and the means, over samples of weight above 0."""
+    """The weighted sum of the mean losses, and the means, over samples of weight above 0.
+
+    The policy's mean is over those that have a policy to learn.
+    """
     each = losses(network, batch, knobs.search_share)
-    weight = batch.samples.weight / jnp.maximum(batch.samples.weight.sum(), 1.0)
-    mean = jax.tree.map(lambda x: (weight * x).sum(), each)
-    total = mean.policy + knobs.value_weight * mean.value
-    return total + knobs.moves_left_weight * mean.moves_left, mean
+    weight = batch.samples.weight
+    taught = weight * (batch.samples.policy.sum(axis=-1) > 0)
+
+    def mean(loss: Float[Array, "N"], weight: Float[Array, "N"]) -> Float[Array, ""]:
+        return (weight / jnp.maximum(weight.sum(), 1.0) * loss).sum()
+
+    means = Losses(
+        policy=mean(each.policy, taught),
+        value=mean(each.value, weight),
+        moves_left=mean(each.moves_left, weight),
+        accuracy=mean(each.accuracy, taught),
+    )
+    total = means.policy + knobs.value_weight * means.value
+    return total + knobs.moves_left_weight * means.moves_left, means

@@ -15,11 +15,11 @@ from azchess.pytree import pytree
 class Replay:
     """One ring of C plies per lane; all lanes are written in lockstep at `head`.
 
-    Per ply `[B, C]`: the position's `record`, the search `policy`, the search's `wdl` for the
-    `mover`, and the number of the `game` on its lane and of the `ply` in it. Results stand in a
-    table by game number modulo C: `result` as seat 0 sees it and `length` in plies are those of the
-    game numbered `ended` (-1: none), so that a game still running has none. `filled` counts the
-    written plies of a lane.
+    Per ply `[B, C]`: the position's `record`, the search `policy` (0 where there is none to learn),
+    the search's `wdl` for the `mover`, and the number of the `game` on its lane and of the `ply` in
+    it. Results stand in a table by game number modulo C: `result` as seat 0 sees it and `length` in
+    plies are those of the game numbered `ended` (-1: none), so that a game still running has none.
+    `filled` counts the written plies of a lane.
     """
 
     record: Record

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float16, Int32, Key, PRNGKeyArray
 
 from azchess.games.game import Game, Position, Record, relative_sign
+from azchess.learning.choice import choose, sized
 from azchess.networks.evaluator import Evaluator
 from azchess.pytree import pytree
 from azchess.search.decision import Decision
-from azchess.search.knobs import Knob, SearchKnobs, per_game
+from azchess.search.knobs import Knob, SearchKnobs
 from azchess.search.node import split_keys
-from azchess.search.root import sample_slot
+from azchess.search.policy import TreeSearch
+from azchess.search.tree import Tree
 
 Search: TypeAlias = Callable[
     [Game, Evaluator, Any, Key[Array, "B"], Position, SearchKnobs],
@@ -23,7 +25,7 @@ Search: TypeAlias = Callable[
 """`(game, evaluate, params, keys [B], positions [B], knobs) -> Decision [B]`, such as `Puct()`."""
 
 
-BEFORE_PLAY = 2**32 - 1  # a time that no lane reaches: its key draws the first start positions
+BEFORE_PLAY = 2**32 - 1  # a time and a lane that do not exist: for start positions and the coin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,10 @@ class SelfPlayConfig:
     """Cuts a game after so many plies; None for no cap (AlphaZero: 512)."""
     cut_is_draw: bool = False
     """Counts a cut game as drawn; otherwise its result is the last search's win, draw and loss."""
+    reuse: bool = False
+    """Each search goes on in what the last one found below the move played (AlphaZero and KataGo:
+    yes; Lc0's training: no), for as many simulations as a new one has. Every T plies the trees
+    begin anew, so that a new network never counts on the judgement of an older one."""
 
     def __post_init__(self) -> None:
         for name in ("games", "plies"):
@@ -45,6 +51,8 @@ class SelfPlayConfig:
                 raise ValueError(f"selfplay.{name} = {getattr(self, name)}: must be at least 1")
         if self.max_plies is not None and self.max_plies < 1:
             raise ValueError(f"selfplay.max_plies = {self.max_plies}: must be at least 1, or None")
+        if self.reuse and self.plies < 2:
+            raise ValueError("selfplay.reuse = True: selfplay.plies must be at least 2")
 
 
 @pytree
@@ -53,11 +61,13 @@ class Games:
 
     `key` is the lane's own and never changes: all randomness of a ply is the key folded by `time`,
     the plies played on this lane so far, so that a lane plays the same games wherever it runs.
-    `ply` counts the current game's plies and `game` the games finished before it on this lane.
+    `coin` is a key that all lanes share, for what they draw in common. `ply` counts the current
+    game's plies and `game` the games finished before it on this lane.
     """
 
     position: Position
     key: Key[Array, "*b"]
+    coin: Key[Array, "*b"]
     time: Int32[Array, "*b"]
     ply: Int32[Array, "*b"]
     game: Int32[Array, "*b"]
@@ -67,7 +77,8 @@ class Games:
 class Ply:
     """One ply of one game, as self-play hands it to replay.
 
-    `policy` `[S]` and `wdl` are the search's, for the `mover`. Where the game `ended` with this
+    `policy` `[S]` and `wdl` are the search's, for the `mover`; after a fast search the policy is 0,
+    which is no target to learn from (`full_search`). Where the game `ended` with this
     ply, `result` is its win, draw and loss as seat 0 sees it and `length` its plies; `cut` tells a
     game that was not finished by the rules, whose length is what the network expects. `played` is
     the slot of the move made, `decision` all the search said.
@@ -115,7 +126,15 @@ def new_games(game: Game, starts: Starts, key: PRNGKeyArray, batch: int) -> Game
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(batch))
     zeros = jnp.zeros((batch,), jnp.int32)
     first = jax.vmap(jax.random.fold_in, (0, None))(keys, BEFORE_PLAY)
-    return Games(position=start(game, starts, first), key=keys, time=zeros, ply=zeros, game=zeros)
+    coin = jnp.broadcast_to(jax.random.fold_in(key, BEFORE_PLAY), (batch,))
+    return Games(
+        position=start(game, starts, first),
+        key=keys,
+        coin=coin,
+        time=zeros,
+        ply=zeros,
+        game=zeros,
+    )
 
 
 def play(
@@ -130,38 +149,64 @@ def play(
 ) -> tuple[Games, Ply]:
     """Plays T plies of B games: the games as they stand then, and the plies `[T, B]`.
 
-    A finished game is restarted on its lane at once. The first `temperature_plies` moves of a game
-    are drawn from the search policy, later ones are the search's choice.
+    A finished game is restarted on its lane at once. Moves are drawn from the search policy at the
+    temperature of their ply (`choose`); what is learned is the policy itself.
     """
+    tree = None
+    if config.reuse:
+        search = searches_on(search)
+        tree = search.no_trees(game, evaluate, params, games.position)
 
-    def ply(games: Games, _: None) -> tuple[Games, Ply]:
+    def ply(carry: tuple[Games, Tree | None], _: None) -> tuple[tuple[Games, Tree | None], Ply]:
+        games, tree = carry
         keys = jax.vmap(jax.random.fold_in)(games.key, games.time)
         search_key, move_key, start_key = split_keys(keys, 3)
-        decision = search(game, evaluate, params, search_key, games.position, knobs)
+        full = full_search(games, knobs)
+        given = (game, evaluate, params, search_key, games.position, sized(knobs, full))
+        if tree is None:
+            decision = search(*given)
+        else:
+            decision, tree = searches_on(search).think(*given, tree)
         played = choose(move_key, decision, games.ply, knobs)
         label = jnp.take_along_axis(decision.labels, played[:, None], axis=1)[:, 0]
         position = jax.vmap(game.step)(games.position, label.astype(jnp.int32))
         row = observe(game, config, games, decision, played, position)
+        row = dataclasses.replace(row, policy=jnp.where(full[:, None], row.policy, 0))
+        if tree is not None:
+            slot = jnp.where(row.ended, -1, played)
+            tree = searches_on(search).advance(tree, slot, knobs.discount)
         fresh = start(game, starts, start_key)
         games = Games(
             position=jax.tree.map(lambda a, b: select(row.ended, a, b), fresh, position),
             key=games.key,
+            coin=games.coin,
             time=games.time + 1,
             ply=jnp.where(row.ended, 0, games.ply + 1),
             game=games.game + row.ended,
         )
-        return games, row
+        return (games, tree), row
 
-    return jax.lax.scan(ply, games, None, length=config.plies)
+    (games, _), plies = jax.lax.scan(ply, (games, tree), None, length=config.plies)
+    return games, plies
 
 
-def choose(
-    keys: Key[Array, "B"], decision: Decision, ply: Int32[Array, "B"], knobs: SearchKnobs
-) -> Int32[Array, "B"]:
-    """The slot to play: drawn from the policy in the first plies of a game, the search's after."""
-    knobs = per_game(knobs, ply.shape[0])
-    drawn = sample_slot(keys, decision.policy, knobs.temperature)
-    return jnp.where(ply < knobs.temperature_plies, drawn, decision.slot)
+def searches_on(search: Search) -> TreeSearch:
+    """The search as one that can go on in an earlier tree. Raises ValueError where it cannot."""
+    if not isinstance(search, TreeSearch):
+        raise ValueError(f"selfplay.reuse = True: {type(search).__name__} has no trees")
+    search.check_reuse()
+    return search
+
+
+def full_search(games: Games, knobs: SearchKnobs) -> Bool[Array, "B"]:
+    """Whether the games' next move is searched in full, and its policy learned.
+
+    Playout-cap randomisation (Wu 2019, section 3.1): a share `full_share` of the moves, the others
+    are searched fast. One coin is tossed per ply for all games: they advance in lockstep, and a ply
+    takes as long as its longest search, so that coins of their own would save nothing.
+    """
+    keys = jax.vmap(jax.random.fold_in)(games.coin, games.time)
+    return jax.vmap(jax.random.uniform)(keys) < knobs.full_share
 
 
 def observe(

@@ -38,12 +38,14 @@ class Advice:
     """What the search thinks of one position, seen from the player to move.
 
     `result` is without a batch axis; `names` are those of the legal moves in the order of their
-    slots; `line` names the moves that the search expects.
+    slots; `line` names the moves that the search expects; `kept` counts the visits that were there
+    from earlier searches of the game.
     """
 
     result: SearchResult
     names: Sequence[str]
     line: Sequence[str]
+    kept: int = 0
 
     @property
     def moves(self) -> list[Candidate]:

@@ -20,8 +20,14 @@ ACTIVATIONS = 12
 
 
 def tree_bytes(config: RunConfig) -> int:
-    """Bytes of all search trees of one move."""
-    nodes = config.selfplay.games * (config.search.simulations + 1)
+    """Bytes of all search trees of one move.
+
+    Trees that are reused have twice the nodes, and stand beside those that they are made of.
+    """
+    nodes = config.search.simulations + 1
+    if config.selfplay.reuse:
+        nodes = 4 * config.search.simulations
+    nodes = config.selfplay.games * nodes
     position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
     return nodes * (position + NODE_BYTES + SLOT_BYTES * config.game.num_slots)
 

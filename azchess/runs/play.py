@@ -112,6 +112,8 @@ class Terminal:
         move = advice.best
         self.session.push(move.label)
         visits = f"{move.visits} of {advice.visits} visits"
+        if advice.kept:
+            visits += f", {advice.kept} kept from before"
         self.say(f"azchess plays {move.name} (its value {advice.value:+.2f}, {visits})")
         self.show()
 

@@ -5,7 +5,9 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from azchess.games.game import Game, Position
 from azchess.learning.selfplay import start
@@ -13,9 +15,10 @@ from azchess.networks.evaluator import network_evaluator
 from azchess.runs.analysis import Advice, line_names
 from azchess.runs.folder import Loaded
 from azchess.runs.notation import View, advance, look, notation_of
-from azchess.search.knobs import SearchKnobs
+from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.policy import TreeSearch
 from azchess.search.result import SearchResult, analyse
+from azchess.search.reuse import root_visits
 from azchess.search.tree import Tree
 
 begin = jax.jit(start, static_argnums=0)
@@ -23,20 +26,48 @@ begin = jax.jit(start, static_argnums=0)
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def think(
-    game: Game, search: TreeSearch, network: Any, position: Position, knobs: SearchKnobs
+    game: Game,
+    search: TreeSearch,
+    network: Any,
+    position: Position,
+    knobs: SearchKnobs,
+    tree: Tree | None,
 ) -> tuple[SearchResult, Tree]:
-    """Searches one position without noise, as a batch of one."""
+    """Searches one position without noise, as a batch of one, and makes room in the tree again.
+
+    What the tree holds already counts as part of the search (Lc0's visits).
+    """
     evaluate = network_evaluator(game)
     positions = jax.tree.map(lambda leaf: leaf[None], position)
     keys = jax.random.split(jax.random.key(0), 1)
-    return analyse(search, game, evaluate, network, keys, positions, knobs.greedy())
+    knobs = per_game(knobs.greedy(), 1)
+    if tree is not None:
+        most = search.simulations if knobs.budget is None else knobs.budget
+        left = jnp.minimum(most, search.simulations) - root_visits(tree)
+        knobs = dataclasses.replace(knobs, budget=left.astype(jnp.float32))
+    found, grown = analyse(search, game, evaluate, network, keys, positions, knobs, tree=tree)
+    return found, grown if tree is None else search.stay(grown, knobs.discount)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def follow(search: TreeSearch, tree: Tree, slot: Int[Array, "1"], knobs: SearchKnobs) -> Tree:
+    """The tree of a position after a move."""
+    return search.advance(tree, slot, per_game(knobs, 1).discount)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def nothing(game: Game, search: TreeSearch, network: Any, position: Position) -> Tree:
+    """A tree of one game that holds nothing yet."""
+    positions = jax.tree.map(lambda leaf: leaf[None], position)
+    return search.no_trees(game, network_evaluator(game), network, positions)
 
 
 class Session:
     """One player, one network, and the moves made so far, which can be taken back.
 
-    Everything is compiled once per process and kind of run. Raises ValueError for simulations or a
-    FEN that cannot be.
+    What a search finds is kept while moves are made, if the search can go on in it. Everything is
+    compiled once per process and kind of run. Raises ValueError for simulations or a FEN that
+    cannot be.
     """
 
     def __init__(
@@ -66,6 +97,7 @@ class Session:
         else:
             first = self.notation.read(fen)
         self._line = [(first, self._look(first))]
+        self._tree = None
         self.labels: list[int] = []
         self.resigned: int | None = None
 
@@ -107,6 +139,9 @@ class Session:
         if label not in self.legal:
             raise ValueError(f"{text} is not legal: {', '.join(map(str, self.legal))} are")
         name = self.notation.name(self.position, label)
+        if self._tree is not None:
+            slot = np.array([self.legal.index(label)], np.int32)
+            self._tree = follow(self.search, self._tree, slot, self.knobs)
         after = advance(self.game, self.position, np.int32(label))
         self._line.append((after, self._look(after)))
         self.labels.append(label)
@@ -124,6 +159,7 @@ class Session:
         if not own:
             raise ValueError("there is no move of yours to take back")
         del self._line[own[-1] + 1 :], self.labels[own[-1] :]
+        self._tree = None
         self.resigned = None
 
     def resign(self, seat: int) -> None:
@@ -134,11 +170,16 @@ class Session:
     def advice(self) -> Advice:
         """Searches the position on the board. Raises ValueError where the game is over."""
         self._check_running()
-        found, _ = think(self.game, self.search, self.network, self.position, self.knobs)
+        run = self.game, self.search, self.network, self.position
+        if self._tree is None and self.search.keeps_trees:
+            self._tree = nothing(*run)
+        kept = 0 if self._tree is None else int(root_visits(self._tree)[0])
+        found, tree = think(*run, self.knobs, self._tree)
+        self._tree = tree if self.search.keeps_trees else None
         result = jax.tree.map(lambda leaf: leaf[0], jax.device_get(found))
         names = [self.notation.name(self.position, label) for label in self.legal]
         line = line_names(self.notation, self.position, result.line.tolist())
-        return Advice(result=result, names=names, line=line)
+        return Advice(result=result, names=names, line=line, kept=kept)
 
     def picture(self, first_below: bool, letters: bool = False) -> str:
         """The board, with the last move marked where the game's notation can."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from rich.console import Console
 
 from azchess.games.check import check_game
@@ -137,6 +138,13 @@ def knobs_at(config: RunConfig, starts: Starts, iteration: int) -> tuple[Knobs, 
     return jax.tree.map(_array, config.knobs), jax.tree.map(_array, starts)
 
 
+def simulations_of(config: RunConfig, full: float) -> float:
+    """Simulations per move, where a share of the moves was searched in full."""
+    knobs, most = config.knobs.search, config.search.simulations
+    slow = np.minimum(most if knobs.budget is None else knobs.budget, most)
+    return float(np.mean(full * slow + (1.0 - full) * np.minimum(knobs.fast_budget, slow)))
+
+
 def _array(value: Any) -> jax.Array:
     return jnp.float32(value) if isinstance(value, int | float) else jnp.asarray(value)
 
@@ -177,7 +185,8 @@ def _train(
             seconds = time.perf_counter() - began
             row = {name: float(value) for name, value in sorted(metrics.items())}
             row["selfplay/plies_per_second"] = plies / seconds
-            row["selfplay/simulations_per_second"] = plies * config.search.simulations / seconds
+            simulations = simulations_of(config, row["selfplay/full_searches"])
+            row["selfplay/simulations_per_second"] = plies * simulations / seconds
             row["time/iteration_seconds"] = seconds
             if iteration == first + 1:
                 row["time/compile_seconds"] = compile_seconds

@@ -18,6 +18,8 @@ ANY = float("inf")
 RANGES = {
     "discount": (0.0, 1.0),
     "budget": (1.0, ANY),
+    "full_share": (0.0, 1.0),
+    "fast_budget": (1.0, ANY),
     "temperature": (0.0, ANY),
     "temperature_plies": (0.0, ANY),
     "temperature_decay": (0.0, ANY),
@@ -60,17 +62,21 @@ class SearchKnobs:
     """Worth of a win one ply later, relative to now (AlphaZero: 1)."""
     budget: Knob | None = None
     """Simulations of this game, at most the search's own number; None for all of them."""
+    full_share: Knob = 1.0
+    """Share of self-play's moves that are searched in full and learned from (KataGo: 0.25)."""
+    fast_budget: Knob = 100.0
+    """Simulations of the other moves, without noise (KataGo: 100 beside 600)."""
 
     temperature: Knob = 1.0
     """Self-play draws its first moves from policy^(1/temperature) (AlphaZero: 1)."""
     temperature_plies: Knob = 30.0
     """Plies of a self-play game that are drawn so (AlphaZero: 30 moves in Go and chess)."""
     temperature_decay: Knob = 0.0
-    """Plies over which the temperature then falls linearly (Lc0: tempdecay-moves, 0)."""
+    """Plies over which it then falls in a straight line towards 0 (Lc0: tempdecay-moves, 0)."""
     temperature_end: Knob = 0.0
-    """Temperature after that, 0 for the search's own choice (Lc0: temp-endgame, 0)."""
+    """Least temperature from then on, 0 for the search's own choice (Lc0: temp-endgame, 0)."""
     value_cutoff: Knob = 2.0
-    """No move is drawn whose Q is so far below the best (Lc0: temp-value-cutoff / 50, 2)."""
+    """No move is drawn whose Q is further below the best one's (Lc0: temp-value-cutoff / 50, 2)."""
     visit_offset: Knob = 0.0
     """Added to each visited move's share of the visits, in visits (Lc0: temp-visit-offset, 0)."""
 

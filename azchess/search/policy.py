@@ -200,6 +200,11 @@ class TreeSearch(Growth, abc.ABC):
         root = jnp.zeros(tree.parent.shape[:1], jnp.int32)
         return replant(tree, root, 2 * self.simulations, self.simulations, discount)
 
+    @property
+    def keeps_trees(self) -> bool:
+        """Whether the search can go on in the tree of the move before."""
+        return self.reuses and not self.two_fold_draws
+
     def check_reuse(self) -> None:
         """Raises ValueError where the search cannot go on in the tree of the move before."""
         if not self.reuses:

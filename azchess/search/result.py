@@ -49,9 +49,13 @@ def analyse(
     positions: Position,
     knobs: SearchKnobs,
     plies: int = PLIES,
+    tree: Tree | None = None,
 ) -> tuple[SearchResult, Tree]:
-    """Searches positions `[B]` and says what a player wants to know; keys `[B]` are consumed."""
-    decision, tree = search.think(game, evaluate, params, keys, positions, knobs)
+    """Searches positions `[B]` and says what a player wants to know; keys `[B]` are consumed.
+
+    `tree` is one to go on in, as `TreeSearch.think` takes it.
+    """
+    decision, tree = search.think(game, evaluate, params, keys, positions, knobs, tree)
     return search_result(search, game, decision, tree, knobs, plies), tree
 
 

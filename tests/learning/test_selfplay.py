@@ -13,11 +13,13 @@ import pytest
 from azchess.games.chess import ChessGame
 from azchess.games.pgx_games import pgx_game
 from azchess.games.toy import subtraction
+from azchess.learning.iterate import Setup
 from azchess.learning.replay import gather, sampleable
 from azchess.learning.selfplay import SelfPlayConfig, Starts, choose, new_games, play
 from azchess.networks.evaluator import network_evaluator, uniform_evaluator
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
+from azchess.search.no_search import NoSearch
 from azchess.search.puct import Puct
 from learning.scripted import (
     FOOLS_MATE,
@@ -173,6 +175,43 @@ def test_drawn_moves_follow_the_policy_and_its_temperature():
     assert (later == decision.slot).all()
 
 
+def test_searches_go_on_in_the_trees_of_the_moves_before():
+    search, config = Puct(simulations=8), SelfPlayConfig(games=8, plies=24, reuse=True)
+    knobs = SearchKnobs(temperature_plies=3.0)
+    plies = jax.device_get(self_played(GAME, search, config)(knobs, Starts())[1])
+    visits = plies.decision.visits
+    made, through = visits.sum(axis=-1), np.take_along_axis(visits, plies.played[..., None], -1)
+    through = through[:-1, :, 0]
+    # A new game, or a new call, begins with nothing.
+    assert (made[plies.ply == 0] == 8).all()
+    assert (made[0] == 8).all()
+    assert plies.ended.sum() > 8
+    # What went through the move, less its first evaluation, is there at the next ply. A tree keeps
+    # as many nodes as a search makes, and a finished position is one node however often visited.
+    on, whole = ~plies.ended[:-1], through <= 8
+    np.testing.assert_array_equal(made[1:][on & whole], 8 + np.maximum(through[on & whole] - 1, 0))
+    assert (made[1:][on & ~whole] <= 8 + through[on & ~whole] - 1).all()
+    assert (made[1:][on] > 8).mean() > 0.5
+    # The roots are those on the board: their legal moves are its empty places.
+    board = plies.record.state._x.board.reshape(24, 8, 9)
+    for at in np.ndindex(24, 8):
+        labels = plies.decision.labels[at]
+        assert sorted(labels[labels >= 0]) == np.flatnonzero(board[at] < 0).tolist()
+    # Other lanes make no difference.
+    few = self_played(GAME, search, SelfPlayConfig(games=4, plies=24, reuse=True))
+    np.testing.assert_array_equal(few(knobs, Starts())[1].played, plies.played[:, :4])
+
+
+@pytest.mark.fast
+def test_reuse_without_trees_or_plies_to_use_them_is_refused():
+    with pytest.raises(ValueError, match=r"selfplay\.plies must be at least 2"):
+        SelfPlayConfig(plies=1, reuse=True)
+    with pytest.raises(ValueError, match="Gumbel begins each search with a new tree"):
+        Setup(game=GAME, search=Gumbel(), selfplay=SelfPlayConfig(reuse=True))
+    with pytest.raises(ValueError, match="reuse = True: NoSearch has no trees"):
+        Setup(game=GAME, search=NoSearch(), selfplay=SelfPlayConfig(reuse=True))
+
+
 def test_tokens_from_replay_are_those_that_the_search_saw():
     game = ChessGame(num_slots=64, num_boards=3, memory=8)
     # A draw by repetition, a short mate, and a lane that makes its first legal move each time.
@@ -213,6 +252,7 @@ def test_tokens_from_replay_are_those_that_the_search_saw():
 
 
 FOUR_DEVICES = """
+import dataclasses
 import re
 import jax
 import jax.numpy as jnp
@@ -229,10 +269,17 @@ game = pgx_game("tic_tac_toe")
 mesh = jax.make_mesh((4,), ("games",), (jax.sharding.AxisType.Auto,))
 network = NETWORK.init(game, jax.random.key(0))
 knobs = knob_arrays()
-for search in (Gumbel(simulations=2, considered=2), Puct(simulations=2)):
+knobs = dataclasses.replace(
+    knobs, search=dataclasses.replace(knobs.search, full_share=jnp.float32(0.5))
+)
+for search in (Gumbel(simulations=2, considered=2), Puct(simulations=4)):
     ends = []
     for place in (None, mesh):
         setup = tiny_setup(game, search, games=8, plies=4, batch=8, mesh=place)
+        if search.reuses:
+            setup = dataclasses.replace(
+                setup, selfplay=dataclasses.replace(setup.selfplay, reuse=True)
+            )
         run = new_run(setup, network, Starts(), jax.random.key(1))
         if place is not None:
             alone = jax.jit(self_play, static_argnums=0)

@@ -275,6 +275,37 @@ def test_a_session_compiles_its_search_once(chess_run):
     assert (think._cache_size(), look._cache_size()) == traced
 
 
+def test_a_session_keeps_its_tree_and_thinks_as_if_it_had_not():
+    """What is kept counts, so that each search is worth what a new one is and costs less."""
+    config = dataclasses.replace(CONFIG, game=pgx_game("tic_tac_toe"), search=Puct(simulations=20))
+    run = loaded(config)
+    session, kept = Session(run), []
+    while not session.over:
+        advice = session.advice()
+        afresh = Session(run)
+        for label in session.labels:
+            afresh.push(label)
+        wanted = afresh.advice()
+        assert advice.visits == wanted.visits == 20
+        assert wanted.kept == 0
+        for move, other in zip(advice.candidates, wanted.candidates, strict=True):
+            assert (move.label, move.visits) == (other.label, other.visits)
+            assert (move.q, move.bonus) == pytest.approx((other.q, other.bonus), abs=1e-6)
+        assert session.advice().candidates == advice.candidates  # a hint, and then the move
+        kept.append(advice.kept)
+        session.push(advice.best.label)
+        if len(kept) == 2:
+            through = advice.best.visits
+        if len(kept) == 3:
+            assert advice.kept == through - 1
+    assert kept[0] == 0
+    assert max(kept) > 2
+    session.undo(0)
+    assert session.advice().kept == 0
+    session.new()
+    assert session.advice().kept == 0
+
+
 def test_a_run_is_played_from_its_folder(run_dir):
     console = Console(file=io.StringIO())
     lines = iter(["e4", "quit"])

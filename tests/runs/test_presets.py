@@ -5,10 +5,14 @@ import dataclasses
 import jax
 import pytest
 
-from azchess.runs.config import load_config
+from azchess.games.pgx_games import pgx_game
+from azchess.learning.selfplay import SelfPlayConfig
+from azchess.networks.evaluator import uniform_evaluator
+from azchess.runs.config import RunConfig, load_config
 from azchess.runs.memory import size_of, tree_bytes
 from azchess.runs.record import read_rows
 from azchess.runs.train import train
+from azchess.search.puct import Puct
 from shared_data import ROOT
 
 PRESETS = sorted((ROOT / "configs").glob("*.py"))
@@ -29,6 +33,16 @@ def test_the_accelerator_preset_is_sized_as_promised():
     position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
     assert position <= 1200
     assert tree_bytes(config) < 4 * 2**30
+
+
+def test_trees_that_are_reused_are_counted_twice_at_their_full_size():
+    game, search = pgx_game("tic_tac_toe"), Puct(simulations=50)
+    config = RunConfig(game=game, search=search, selfplay=SelfPlayConfig(games=4, reuse=True))
+    positions = jax.vmap(game.init)(jax.random.split(jax.random.key(0), 4))
+    trees = search.no_trees(game, uniform_evaluator(game), None, positions)
+    assert tree_bytes(config) == pytest.approx(2 * size_of(trees), rel=0.15)
+    new = dataclasses.replace(config, selfplay=SelfPlayConfig(games=4))
+    assert tree_bytes(config) == pytest.approx(4 * tree_bytes(new), rel=0.05)
 
 
 @pytest.mark.slow
