@@ -113,17 +113,13 @@ def threats(pieces: Pieces) -> Threats:
 
 
 class Targets(NamedTuple):
-    """Legal target squares, in nineteen sets (see `LANES`)."""
+    """Legal target squares, in nineteen sets: one for each of the eight `DIRECTIONS` and of the
+    eight `JUMPS`, and one for promotions straight, to the right and to the left."""
 
     squares: Bits
     """`[19]`: where the moves end; promotions to rook, bishop and knight on ranks 8, 7 and 6."""
     distances: tuple[Bits, Bits, Bits]
     """`[19]` each: the bits of the distance to each target; 0 for jumps, 0 to 2 for promotions."""
-
-
-LANES = np.concatenate([DIRECTIONS, JUMPS, np.zeros((3, 2), int)])
-"""The steps `[19, 2]` of the sets of targets: directions, jumps, and promotions straight, to the
-right and to the left, which do not slide."""
 
 
 def targets(record: Record, chess960: bool = False) -> Targets:
@@ -147,30 +143,34 @@ def targets(record: Record, chess960: bool = False) -> Targets:
     near, far = steps | _en_passant(record) | king | odd, doubles | twos
     rook, bishop, knight = promotions, _down(promotions, 1), _down(promotions, 2)
 
-    none, none3 = (Bits(*(jnp.zeros(n, jnp.uint32) for _ in range(2))) for n in (8, 3))
-    found = Targets(
-        _lanes(near | far | fours, none, rook | bishop | knight),
-        (_lanes(near, none, bishop), _lanes(far, none, knight), _lanes(fours, none, none3)),
-    )
-    knights = Bits(*(jnp.broadcast_to(word, 8) for word in pieces.knights & own & ~bound))
-    front = _lanes(by_direction(pieces, own) & free, knights, none3)
-    slides = np.arange(len(LANES)) < 8
-    allowed, clear = ~own & threat.answers, empty.where(slides)
+    allowed = ~own & threat.answers
+    jumps = shift(pieces.knights & own & ~bound, JUMPS) & allowed
+    found = Targets(near | far | fours, (near, far, fours))
+    slides = _slides(by_direction(pieces, own) & free, empty, allowed, found)
 
-    def further(
-        distance: int | Int[Array, ""], carry: tuple[Bits, Targets]
-    ) -> tuple[Bits, Targets]:
+    none, none3 = (Bits(*(jnp.zeros(n, jnp.uint32) for _ in range(2))) for n in (8, 3))
+    ones, twos, fours = slides.distances
+    return Targets(
+        _lanes(slides.squares, jumps, rook | bishop | knight),
+        (_lanes(ones, none, bishop), _lanes(twos, none, knight), _lanes(fours, none, none3)),
+    )
+
+
+def _slides(sliders: Bits, empty: Bits, allowed: Bits, found: Targets) -> Targets:
+    """`[8]`: what is found and the targets of the sliding pieces, by direction."""
+
+    def further(distance: int | Array, carry: tuple[Bits, Targets]) -> tuple[Bits, Targets]:
         front, found = carry
-        front = shift(front, LANES)
+        front = shift(front, DIRECTIONS)
         reached = front & allowed
         distances = [
-            bits | reached.where(slides & ((distance >> power & 1) != 0))
+            bits | reached.where((distance >> power & 1) != 0)
             for power, bits in enumerate(found.distances)
         ]
         found = Targets(found.squares | reached, (distances[0], distances[1], distances[2]))
-        return front & clear, found
+        return front & empty, found
 
-    return lax.fori_loop(1, 8, further, (front, found))[1]
+    return lax.fori_loop(1, 8, further, (sliders, found))[1]
 
 
 def _lanes(directions: Bits, jumps: Bits, promotions: Bits) -> Bits:
