@@ -11,9 +11,9 @@ from azchess.games.chess import ChessGame, position_from_fen
 from azchess.games.chess.notation import label_to_move
 from azchess.games.toy import hash_game
 from azchess.search.edges import Edges, best_slot
-from azchess.search.knobs import SearchKnobs, check_knobs, columns, per_game
+from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.lc0 import Lc0, moves_left_utility
-from azchess.search.presets import alphazero, katago, lc0, lc0_selfplay, nn_chess
+from azchess.search.presets import lc0, nn_chess
 from azchess.search.puct import Puct
 from search import reference_family as reference
 from search.reference import hashed_evaluator
@@ -166,16 +166,8 @@ def test_a_mate_in_one_is_proven_and_played():
     assert (np.asarray(tree.lower)[:, 0] == 1).all()
 
 
-@pytest.mark.parametrize("preset", [alphazero, nn_chess, lc0, lc0_selfplay, katago])
-def test_presets_search_with_knobs_that_are_in_range(preset):
-    search, knobs = preset(simulations=8)
-    check_knobs(knobs)
-    keys, positions = roots(GAME)
-    decision, _ = reference.searched(search, GAME)(1.0, keys, positions, knobs)
-    assert (decision.visits.sum(axis=1) == 8).all()
-
-
 def test_nn_chess_is_puct_with_a_constant_c_and_no_noise():
-    search, knobs = nn_chess(50, c_puct=2.0)
-    assert search == Puct(50, ties="notation")
+    preset = nn_chess(50, c_puct=2.0)
+    knobs = preset.knobs
+    assert preset.search == Puct(50, ties="notation")
     assert (knobs.c_init, knobs.c_factor, knobs.fpu, knobs.noise_fraction) == (2.0, 0.0, 0.0, 0.0)
