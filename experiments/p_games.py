@@ -2,8 +2,7 @@
 
 Writes experiments/results/p_games: config.json, rows.jsonl (one row per setting and number of
 simulations) and report.md. Kocsis & Szepesvari 2006, section 3.1, figures 2 and 3: the error of UCT
-falls to 0, and the simulations that it needs grow as the root of the number of lines, B^(D/2);
-random games without a tree stop getting better.
+falls to 0, and the simulations that it needs grow as the root of the number of lines, B^(D/2).
 """
 
 import datetime
