@@ -22,6 +22,7 @@ from azchess.runs.memory import NODE_BYTES, SLOT_BYTES, size_of
 from azchess.runs.timing import compile_anew, seconds
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
+from azchess.search.policy import TreeSearch
 from azchess.search.puct import Puct
 
 What: TypeAlias = Literal["overview", "chess", "search", "selfplay"]
@@ -73,7 +74,7 @@ def bench_overview() -> Table:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def search_once(game: ChessGame, search: Puct | Gumbel, keys: Any, positions: Position) -> Any:
+def search_once(game: ChessGame, search: TreeSearch, keys: Any, positions: Position) -> Any:
     """One search of each game without a network."""
     return search(game, uniform_evaluator(game), None, keys, positions, SearchKnobs())
 
