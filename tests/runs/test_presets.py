@@ -5,10 +5,15 @@ import dataclasses
 import jax
 import pytest
 
+from azchess.games.toy import hash_game
+from azchess.networks.evaluator import uniform_evaluator
 from azchess.runs.config import load_config
-from azchess.runs.memory import size_of, tree_bytes
+from azchess.runs.memory import node_bytes, size_of, tree_bytes
 from azchess.runs.record import read_rows
 from azchess.runs.train import train
+from azchess.search.edges import Carries
+from azchess.search.knobs import SearchKnobs
+from azchess.search.puct import Puct
 from shared_data import ROOT
 
 PRESETS = sorted((ROOT / "configs").glob("*.py"))
@@ -29,6 +34,26 @@ def test_the_accelerator_preset_is_sized_as_promised():
     position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
     assert position <= 1200
     assert tree_bytes(config) < 4 * 2**30
+
+
+class Told(Puct):
+    """A search whose trees hold more."""
+
+    carries = Carries(draws=True, bounds=True)
+
+
+@pytest.mark.parametrize("search", [Puct(6), Told(6, leaves=2)], ids=["plain", "with carries"])
+def test_a_node_takes_the_bytes_that_are_counted(search):
+    game = hash_game(5)
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def trees(keys):
+        positions = jax.vmap(game.init)(keys)
+        return search.think(game, uniform_evaluator(game), None, keys, positions, SearchKnobs())[1]
+
+    tree = jax.eval_shape(trees, keys)
+    counters = size_of((tree.depth, tree.lockstep))
+    assert size_of(tree) - counters == 3 * 7 * node_bytes(game, search)
 
 
 @pytest.mark.slow
