@@ -1,5 +1,6 @@
 """The command line: each command is one call of the library."""
 
+import argparse
 import dataclasses
 import os
 import pathlib
@@ -51,6 +52,8 @@ class Train:
 
     run_dir: str
     """Folder of the new run."""
+    preset: str | None = None
+    """A named search, with all its knobs, in the place of the config's; see `azchess presets`."""
     profile: bool = False
     """Write a trace of the third iteration."""
     devices: int | None = None
@@ -70,6 +73,7 @@ USAGE = """usage: azchess COMMAND ...
   eval RUN [--step N]                        measure a run's network before and after training
   report RUN                                 print a table and write report.html
   play RUN [--fen FEN] [...]                 play against a run's network in the terminal
+  presets [NAME]                             searches by name: formula, constants and source
   bench [chess | search | selfplay]          measure speed on this machine
 
 azchess COMMAND --help says more."""
@@ -84,6 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
         "eval": evaluate,
         "report": report,
         "play": play,
+        "presets": presets,
         "bench": bench,
     }
     if not words or words[0] in ("-h", "--help", "help"):
@@ -113,7 +118,7 @@ def use_compilation_cache() -> None:
 
 def train(words: list[str]) -> None:
     """azchess train CONFIG [--run-dir DIR] [--profile] [OVERRIDES]"""
-    from azchess.runs.config import RunConfig, load_config
+    from azchess.runs.config import RunConfig, load_config, with_preset
     from azchess.runs.record import TensorBoard, WeightsAndBiases
     from azchess.runs.train import Options, train
 
@@ -122,6 +127,8 @@ def train(words: list[str]) -> None:
         raise SystemExit(0 if "--help" in words or "-h" in words else 2)
     path = pathlib.Path(words[0])
     preset = load_config(path)
+    if named := _option(words, "--preset"):
+        preset = with_preset(preset, named)
 
     @dataclasses.dataclass(frozen=True)
     class Arguments(Train):
@@ -221,6 +228,7 @@ def play(words: list[str]) -> None:
         simulations: int | None = None,
         colour: Literal["white", "black", "random"] = "white",
         fen: str | None = None,
+        preset: str | None = None,
     ) -> None:
         """Plays against a run's network in the terminal.
 
@@ -229,10 +237,27 @@ def play(words: list[str]) -> None:
             simulations: Simulations per move, in the place of the run's.
             colour: Your side.
             fen: Start position.
+            preset: A named search in the place of the run's; see `azchess presets`.
         """
-        play(run, simulations=simulations, colour=colour, fen=fen)
+        play(run, simulations=simulations, colour=colour, fen=fen, preset=preset)
 
     _parse(arguments, words, "azchess play")
+
+
+def presets(words: list[str]) -> None:
+    """azchess presets [NAME]"""
+    from azchess.search.presets import PRESETS, preset_named
+
+    def arguments(name: tyro.conf.Positional[str | None] = None) -> None:
+        """Prints searches that have a name: formula, constants and source.
+
+        Args:
+            name: One of them; all by default.
+        """
+        for preset in (preset_named(name),) if name else PRESETS:
+            print(preset)
+
+    _parse(arguments, words, "azchess presets")
 
 
 def bench(words: list[str]) -> None:
@@ -256,6 +281,13 @@ def _parse(what: Any, words: list[str], program: str, default: Any = None) -> An
     # The preset has chosen the search and the starts; their fields are options like all others.
     conf = (tyro.conf.AvoidSubcommands,)
     return tyro.cli(what, args=words, prog=program, registry=REGISTRY, config=conf, **extra)
+
+
+def _option(words: list[str], name: str) -> str | None:
+    """The value of an option that must be known before the others can be; None where it is not."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(name, dest="value")
+    return parser.parse_known_args(words)[0].value
 
 
 def _finish(run: Any, run_dir: str, console: Console) -> None:

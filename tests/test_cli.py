@@ -18,6 +18,8 @@ from azchess.runs.config import RunConfig, to_json
 from azchess.runs.train import Options, TrainingError
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
+from azchess.search.presets import PRESETS
+from azchess.search.puct import Puct
 
 CONFIG = RunConfig(
     game=pgx_game("tic_tac_toe"),
@@ -71,11 +73,11 @@ def said(words, capsys):
 def test_usage_names_every_command(words, capsys):
     cli.main(words)
     usage = capsys.readouterr().out
-    for command in ("train", "resume", "eval", "report", "play", "bench"):
+    for command in ("train", "resume", "eval", "report", "play", "presets", "bench"):
         assert f"  {command} " in usage
 
 
-@pytest.mark.parametrize("command", ["resume", "eval", "report", "play"])
+@pytest.mark.parametrize("command", ["resume", "eval", "report", "play", "presets"])
 def test_every_command_has_help(command, capsys):
     code, printed = said([command, "--help"], capsys)
     assert code == 0
@@ -144,6 +146,30 @@ def test_a_preset_is_trained_as_it_stands(preset, trained, tmp_path, monkeypatch
     assert trained[1][1] == "runs/tiny-2"
     assert trained[1][0] == dataclasses.replace(CONFIG, init_from="other")
     assert trained[1][2] == Options(devices=1)
+
+
+def test_a_preset_takes_the_place_of_the_search_and_may_be_overridden(preset, trained, capsys):
+    words = ["train", str(preset), "--no-evaluate", "--run-dir", "x"]
+    cli.main([*words, "--preset", "nn_chess", "--knobs.search.fpu", "-1"])
+    config = trained[0][0]
+    assert config.search == Puct(simulations=2)
+    assert config.knobs.search == SearchKnobs(c_init=1.5, c_factor=0.0, fpu=-1.0)
+    assert dataclasses.replace(config, search=CONFIG.search, knobs=CONFIG.knobs) == CONFIG
+    cli.main([*words, "--preset=gumbel_mctx", "--search.considered", "4"])
+    assert trained[1][0].search == Gumbel(simulations=2, considered=4, rescale_values=True)
+    code, printed = said([*words, "--preset", "alphago"], capsys)
+    assert code == 1
+    assert "preset = 'alphago': must be one of alphazero, " in printed
+
+
+def test_presets_are_listed_and_printed(capsys):
+    cli.main(["presets"])
+    printed = capsys.readouterr().out
+    assert all(f"{preset.name}\n" in printed for preset in PRESETS)
+    cli.main(["presets", "nn_chess"])
+    printed = capsys.readouterr().out
+    assert "c_init 1.5" in printed
+    assert "gumbel" not in printed
 
 
 MISTAKES = {

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from azchess.evaluation.endings import EndingPlay, ending_records, judge, play_out
 from azchess.evaluation.oracles import DRAWN, Tablebase, dtm_table, tablebase
 from azchess.games.game import Game, Record
-from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
 from azchess.search.no_search import NoSearch
+from azchess.search.policy import TreeSearch
 from azchess.search.puct import Puct
 
 
@@ -35,7 +35,7 @@ class EndingSuite:
     """Plies within which mate must come."""
     judged: int = 2000
     """Positions to judge of each class: strong side to move, bare king lost, bare king drawn."""
-    search: Puct | Gumbel = Puct(simulations=32)
+    search: TreeSearch = Puct(simulations=32)
     """The search of the strong side, without noise."""
     batch: int = 250
     """Positions at a time."""

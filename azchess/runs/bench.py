@@ -18,10 +18,11 @@ from azchess.networks.transformer import TransformerConfig
 from azchess.runs.bench_rules import advance, bench_rules, random_play
 from azchess.runs.bench_search import bench_search
 from azchess.runs.bench_selfplay import GAMES, SIMULATIONS, bench_selfplay
-from azchess.runs.memory import NODE_BYTES, SLOT_BYTES, size_of
+from azchess.runs.memory import node_bytes, size_of
 from azchess.runs.timing import compile_anew, seconds
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
+from azchess.search.policy import TreeSearch
 from azchess.search.puct import Puct
 
 What: TypeAlias = Literal["overview", "chess", "search", "selfplay"]
@@ -61,11 +62,9 @@ def bench_overview() -> Table:
         )
         name = f"simulations/s: {type(search).__name__}, no network"
         table.add_row(f"{name} ({GAMES} games x {SIMULATIONS})", f"{rate:,.0f}")
-    node = size_of(jax.eval_shape(game.init, jax.random.key(0)))
-    table.add_row(
-        "bytes per tree node (position + edges)",
-        f"{node} + {NODE_BYTES + SLOT_BYTES * game.num_slots}",
-    )
+    position = size_of(jax.eval_shape(game.init, jax.random.key(0)))
+    edges = node_bytes(game, Puct()) - position
+    table.add_row("bytes per tree node (position + edges)", f"{position} + {edges:,}")
     compile_seconds, rate = train_speed(game)
     table.add_row("training samples/s: 2 layers of width 64, batch 256", f"{rate:,.0f}")
     table.add_row("compile seconds of a whole iteration", f"{compile_seconds:.1f}")
@@ -73,7 +72,7 @@ def bench_overview() -> Table:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def search_once(game: ChessGame, search: Puct | Gumbel, keys: Any, positions: Position) -> Any:
+def search_once(game: ChessGame, search: TreeSearch, keys: Any, positions: Position) -> Any:
     """One search of each game without a network."""
     return search(game, uniform_evaluator(game), None, keys, positions, SearchKnobs())
 

@@ -9,7 +9,7 @@ import sys
 import types
 import typing
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from azchess.evaluation.suite import EndingSuite
 from azchess.games.chess import ChessGame
@@ -23,7 +23,8 @@ from azchess.networks.transformer import TransformerConfig
 from azchess.runs.starts import StandardStart, StartConfig, require_chess
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import check_knobs
-from azchess.search.puct import Puct
+from azchess.search.policy import TreeSearch
+from azchess.search.presets import preset_named
 
 PRESET = "azchess_config_"
 """Begins the module name of a preset that was loaded from a file."""
@@ -39,7 +40,8 @@ class RunConfig:
     """The rules; `azchess.games.chess.ChessGame` or `azchess.games.pgx_games.pgx_game(...)`."""
     network: NetworkConfig = TransformerConfig()
     """The network; `TransformerConfig` or a frozen dataclass of yours with `init(game, key)`."""
-    search: Puct | Gumbel = Gumbel()
+    search: TreeSearch = Gumbel()
+    """The search of self-play; `Puct`, `Gumbel` or any other `TreeSearch`, yours included."""
     selfplay: SelfPlayConfig = SelfPlayConfig()
     learn: LearnConfig = LearnConfig()
     knobs: Knobs = Knobs()
@@ -67,6 +69,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.game, Game):
             raise ValueError(f"game = {self.game!r}: must be a Game")
+        if not isinstance(self.search, TreeSearch):
+            raise ValueError(f"search = {self.search!r}: must be a TreeSearch")
         least = {"iterations": 1, "checkpoint_every": 1, "keep_latest": 1, "reach_iterations": 0}
         for name, number in least.items():
             if getattr(self, name) < number:
@@ -98,6 +102,17 @@ class RunConfig:
             return 1.0
         left = max(0.0, 1.0 - iteration / self.reach_iterations)
         return self.first_reach**left
+
+
+def with_preset(config: RunConfig, name: str) -> RunConfig:
+    """The configuration with another search and all its knobs, by the name of a search preset.
+
+    The number of simulations stays. Raises ValueError for a name that is none.
+    """
+    preset = preset_named(name)
+    search = dataclasses.replace(preset.search, simulations=config.search.simulations)
+    knobs = dataclasses.replace(config.knobs, search=preset.knobs)
+    return dataclasses.replace(config, search=search, knobs=knobs)
 
 
 def load_config(path: str | pathlib.Path) -> RunConfig:
@@ -202,8 +217,13 @@ def from_json(value: Any) -> Any:
     for key, item in made.items():
         union = isinstance(kinds[key], types.UnionType)
         allowed = typing.get_args(kinds[key]) if union else (kinds[key],)
-        if PLAIN.issuperset(allowed) and not fits(item, allowed):
-            names = " or ".join(kind.__name__ for kind in allowed)
+        if typing.get_origin(kinds[key]) is Literal and item not in typing.get_args(kinds[key]):
+            choices = ", ".join(map(str, typing.get_args(kinds[key])))
+            raise ValueError(f"config: {name}.{key} = {item!r}: must be one of {choices}")
+        classes = tuple(kind for kind in allowed if isinstance(kind, type))
+        right = fits(item, classes) if PLAIN.issuperset(allowed) else isinstance(item, classes)
+        if len(classes) == len(allowed) and not right:
+            names = " or ".join(kind.__name__ for kind in classes)
             raise ValueError(f"config: {name}.{key} = {item!r}: must be {names}")
     try:
         return cls(**made)

@@ -1,5 +1,6 @@
 """How much memory a run needs, said before anything is compiled."""
 
+import functools
 import math
 import os
 from typing import Any
@@ -8,13 +9,13 @@ import jax
 
 from azchess.games.game import Game
 from azchess.learning.iterate import Run
+from azchess.networks.evaluator import uniform_evaluator
 from azchess.runs.config import RunConfig
+from azchess.search.node import evaluate_node
+from azchess.search.policy import TreeSearch
+from azchess.search.tree import Tree, root_tree
 
 GIB = 2**30
-NODE_BYTES = 25
-"""Of a tree node, besides its position and slots: parent, slot, mover, value, flag."""
-SLOT_BYTES = 18
-"""Of a slot of a tree node: label, child, prior, visits, total."""
 ACTIVATIONS = 12
 """Arrays of the size of a layer's input that one layer keeps for its gradient."""
 
@@ -27,9 +28,22 @@ def tree_bytes(config: RunConfig) -> int:
     nodes = config.search.simulations + 1
     if config.selfplay.reuse:
         nodes = 4 * config.search.simulations
-    nodes = config.selfplay.games * nodes
-    position = size_of(jax.eval_shape(config.game.init, jax.random.key(0)))
-    return nodes * (position + NODE_BYTES + SLOT_BYTES * config.game.num_slots)
+    return config.selfplay.games * nodes * node_bytes(config.game, config.search)
+
+
+def node_bytes(game: Game, search: TreeSearch) -> int:
+    """Bytes of a tree node: its position, its edges, and what the search's trees carry."""
+
+    def trees(nodes: int) -> Tree:
+        keys = jax.random.split(jax.random.key(0), 1)
+        positions = jax.vmap(game.init)(keys)
+        root = evaluate_node(
+            game, uniform_evaluator(game), None, keys, positions, chance=search.chance
+        )
+        return root_tree(root, nodes, search.carried, search.leaves)
+
+    one, two = (size_of(jax.eval_shape(functools.partial(trees, nodes))) for nodes in (1, 2))
+    return two - one
 
 
 def learning_bytes(config: RunConfig, game: Game) -> int:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from azchess.runs import folder
 from azchess.runs.analysis import Advice, table
+from azchess.runs.config import with_preset
 from azchess.runs.session import Session
 
 COLOURS = ("white", "black", "random")
@@ -20,6 +21,7 @@ def play(
     simulations: int | None = None,
     colour: Literal["white", "black", "random"] = "white",
     fen: str | None = None,
+    preset: str | None = None,
     input: Callable[[str], str] = input,
     console: Console | None = None,
 ) -> None:
@@ -28,12 +30,17 @@ def play(
     simulations: of each search; None for the run's own.
     colour: the player's; white is who makes the first move in other games, too.
     fen: where the game begins; None for the run's own starts.
+    preset: the name of a search with all its knobs; None for the run's own.
 
-    Raises ValueError for a folder that is not a run's, and for a FEN or simulations that cannot be.
+    Raises ValueError for a folder that is not a run's, for a preset that there is not, and for a
+    FEN or simulations that cannot be.
     """
     seat = seat_of(colour)
     seed = random.randrange(2**31)
-    session = Session(folder.load(run_dir), simulations=simulations, fen=fen, seed=seed)
+    loaded = folder.load(run_dir)
+    if preset is not None:
+        loaded = loaded._replace(config=with_preset(loaded.config, preset))
+    session = Session(loaded, simulations=simulations, fen=fen, seed=seed)
     terminal = Terminal(session, seat, input, Console() if console is None else console)
     try:
         terminal.run()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import jax.numpy as jnp
 import optax
@@ -19,10 +20,27 @@ from azchess.runs.folder import run_config, write_config
 from azchess.runs.starts import FenStarts, StandardStart
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs
+from azchess.search.policy import TreeSearch
 from azchess.search.puct import Puct
 from shared_data import ROOT
 
+
+@dataclasses.dataclass(frozen=True)
+class Random(TreeSearch):
+    """A search of somebody else's."""
+
+    spread: float = 0.5
+    """Its own number."""
+
+    def rule(self, edges, knobs):
+        return self.spread * edges.prior - edges.visits
+
+
+# What this module is called where tests are collected; a config names classes by their module.
+sys.modules.setdefault(Random.__module__, sys.modules[__name__])
+
 CONFIGS = {
+    "a search of one's own": RunConfig(search=Random(simulations=3, leaves=2, spread=0.25)),
     "defaults": RunConfig(),
     "connect four": RunConfig(
         game=pgx_game("connect_four"),
@@ -149,7 +167,11 @@ def change(value, path, new):
         (("selfplay", "games"), 8.5, "SelfPlayConfig.games = 8.5: must be int"),
         (("selfplay", "max_plies"), "8", "SelfPlayConfig.max_plies = '8': must be int or NoneType"),
         (("learn", "clip"), True, "LearnConfig.clip = True: must be float"),
-        (("learn",), 3, "RunConfig cannot be made"),
+        (("learn",), 3, "RunConfig.learn = 3: must be LearnConfig"),
+        (("search", "chance"), "often", "chance = 'often': must be one of sampled, spread, exact"),
+        (("search", "leaves"), 1.5, "Gumbel.leaves = 1.5: must be int"),
+        (("search",), to_json(ChessGame()), r"RunConfig.search = ChessGame.*: must be TreeSearch"),
+        (("search",), 3, "RunConfig.search = 3: must be TreeSearch"),
     ],
     ids=[
         "unknown field",
@@ -160,6 +182,10 @@ def change(value, path, new):
         "a digit in quotes",
         "a truth value",
         "no object",
+        "no such choice",
+        "a fraction of a leaf",
+        "a game for a search",
+        "a number for a search",
     ],
 )
 def test_what_is_wrong_inside_a_config_file_is_said(path, new, message, tmp_path):

@@ -6,12 +6,15 @@ import jax
 import pytest
 
 from azchess.games.pgx_games import pgx_game
+from azchess.games.toy import hash_game
 from azchess.learning.selfplay import SelfPlayConfig
 from azchess.networks.evaluator import uniform_evaluator
 from azchess.runs.config import RunConfig, load_config
-from azchess.runs.memory import size_of, tree_bytes
+from azchess.runs.memory import node_bytes, size_of, tree_bytes
 from azchess.runs.record import read_rows
 from azchess.runs.train import train
+from azchess.search.edges import Carries
+from azchess.search.knobs import SearchKnobs
 from azchess.search.puct import Puct
 from shared_data import ROOT
 
@@ -43,6 +46,26 @@ def test_trees_that_are_reused_are_counted_twice_at_their_full_size():
     assert tree_bytes(config) == pytest.approx(2 * size_of(trees), rel=0.15)
     new = dataclasses.replace(config, selfplay=SelfPlayConfig(games=4))
     assert tree_bytes(config) == pytest.approx(4 * tree_bytes(new), rel=0.05)
+
+
+class Told(Puct):
+    """A search whose trees hold more."""
+
+    carries = Carries(draws=True, bounds=True)
+
+
+@pytest.mark.parametrize("search", [Puct(6), Told(6, leaves=2)], ids=["plain", "with carries"])
+def test_a_node_takes_the_bytes_that_are_counted(search):
+    game = hash_game(5)
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def trees(keys):
+        positions = jax.vmap(game.init)(keys)
+        return search.think(game, uniform_evaluator(game), None, keys, positions, SearchKnobs())[1]
+
+    tree = jax.eval_shape(trees, keys)
+    counters = size_of((tree.depth, tree.lockstep))
+    assert size_of(tree) - counters == 3 * 7 * node_bytes(game, search)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from azchess.games.toy import hash_game
 from azchess.pytree import pytree
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.lc0 import Lc0
-from azchess.search.presets import nn_chess
+from azchess.search.presets import NN_CHESS
 from azchess.search.puct import Puct
 from search import reference_family as reference
 from search.reference import wander
@@ -290,13 +290,13 @@ def test_lc0_takes_a_position_that_comes_back_for_a_draw():
 
 
 def check_nn_chess(game, count, most_moves, simulations, strength=1.0):
-    preset = nn_chess(simulations)
+    search = dataclasses.replace(NN_CHESS.search, simulations=simulations)
     modes = [{"c_init": c, "c_factor": 0.0} for c in (0.25, 0.5, 1.0, 1.5, 1.5, 2.0, 4.0, 0.0)]
-    assert float(preset.knobs.c_factor) == 0.0
-    assert float(preset.knobs.c_init) == 1.5
+    assert float(NN_CHESS.knobs.c_factor) == 0.0
+    assert float(NN_CHESS.knobs.c_init) == 1.5
     ranks = game.notation_ranks
     options = {"ranks": ranks, "strength": strength}
-    results = compare(game, preset.search, reference.nn_chess, modes, count, most_moves, **options)
+    results = compare(game, search, reference.nn_chess, modes, count, most_moves, **options)
     for grown, _, decision in results:
         root = grown.nodes[0]
         order = ranks[root.mover][root.labels]

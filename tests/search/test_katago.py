@@ -11,7 +11,7 @@ from azchess.games.toy import hash_game
 from azchess.search.edges import Edges
 from azchess.search.katago import pruned_visits
 from azchess.search.knobs import SearchKnobs, columns, per_game
-from azchess.search.presets import katago
+from azchess.search.presets import KATAGO
 from azchess.search.puct import Puct, exploration
 from search import reference_family as reference
 
@@ -121,7 +121,7 @@ def searches():
     """Decisions of the same noisy searches by target."""
     keys = jax.random.split(jax.random.key(1), BATCH)
     positions = jax.vmap(GAME.init)(jax.random.split(jax.random.key(0), BATCH))
-    preset = katago(96)
+    preset = dataclasses.replace(KATAGO, search=dataclasses.replace(KATAGO.search, simulations=96))
     knobs = dataclasses.replace(preset.knobs, noise_total=2.0, c_visit=20.0, c_scale=0.3)
     assert isinstance(preset.search, Puct)
     decisions = {}

@@ -13,8 +13,7 @@ from azchess.games.toy import hash_game
 from azchess.search.edges import Edges, best_slot
 from azchess.search.knobs import SearchKnobs, columns, per_game
 from azchess.search.lc0 import Lc0, moves_left_utility
-from azchess.search.presets import lc0, nn_chess
-from azchess.search.puct import Puct
+from azchess.search.presets import LC0
 from search import reference_family as reference
 from search.reference import hashed_evaluator
 
@@ -81,7 +80,7 @@ def test_visits_then_q_then_prior_then_rank_decide_among_open_moves():
 
 @pytest.mark.fast
 def test_moves_left_shorten_wins_and_prolong_losses_up_to_a_limit():
-    knobs = columns(per_game(lc0().knobs, 1))
+    knobs = columns(per_game(LC0.knobs, 1))
     plies = {"moves_left": [31.0, 11.0, 21.0], "own_moves_left": 20.0}
     for sign in (1.0, -1.0):
         node = edges([10, 10, 10], [0.9 * sign, 0.9 * sign, 0.9 * sign], **plies)
@@ -103,7 +102,7 @@ def test_moves_left_shorten_wins_and_prolong_losses_up_to_a_limit():
 
 def test_the_policys_temperature_flattens_the_priors_of_all_nodes():
     keys, positions = roots(GAME)
-    knobs = dataclasses.replace(lc0().knobs, policy_temperature=jnp.linspace(0.5, 3.0, BATCH))
+    knobs = dataclasses.replace(LC0.knobs, policy_temperature=jnp.linspace(0.5, 3.0, BATCH))
     _, tree = reference.searched(Lc0(32), GAME)(1.0, keys, positions, knobs)
     evaluate = hashed_evaluator(GAME)
     checked = 0
@@ -132,7 +131,7 @@ def test_a_proven_root_move_turns_no_visits_away_unless_asked_to():
     """With `proven_first` a proven loss is not searched again while another move is open."""
     game = hash_game(4, ends=0.4, plies=3)
     keys, positions = roots(game, 32)
-    knobs = lc0().knobs
+    knobs = LC0.knobs
     again = {}
     for first in (False, True):
         search = Lc0(60, proven_first=first)
@@ -159,15 +158,8 @@ def test_a_mate_in_one_is_proven_and_played():
     positions = [position_from_fen(fen, game) for fen, _ in MATES]
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[positions[i % 2] for i in range(8)])
     keys = jax.random.split(jax.random.key(0), BATCH)
-    knobs = per_game(lc0().knobs, BATCH)
+    knobs = per_game(LC0.knobs, BATCH)
     decision, tree = reference.searched(Lc0(400), game)(0.0, keys, batch, knobs)
     moves = [label_to_move(positions[i], int(decision.label[i])).uci() for i in range(2)]
     assert moves == [move for _, move in MATES]
     assert (np.asarray(tree.lower)[:, 0] == 1).all()
-
-
-def test_nn_chess_is_puct_with_a_constant_c_and_no_noise():
-    preset = nn_chess(50, c_puct=2.0)
-    knobs = preset.knobs
-    assert preset.search == Puct(50, ties="notation")
-    assert (knobs.c_init, knobs.c_factor, knobs.fpu, knobs.noise_fraction) == (2.0, 0.0, 0.0, 0.0)

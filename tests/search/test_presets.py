@@ -1,46 +1,55 @@
-"""Every preset searches, prints what it is, and has numbers in their ranges."""
+"""A preset is what it says it is."""
 
-import jax
+import dataclasses
+import re
+
 import pytest
 
-from azchess.games.toy import hash_game
-from azchess.search.knobs import check_knobs
-from azchess.search.presets import PRESETS, preset
-from search.reference import compiled
+from azchess.search.knobs import SearchKnobs, check_knobs
+from azchess.search.presets import PRESETS, preset_named
 
-GAME = hash_game(5, legal=0.8)
-each_preset = pytest.mark.parametrize("make", PRESETS, ids=[make.__name__ for make in PRESETS])
+pytestmark = pytest.mark.fast
+
+KNOBS = {field.name for field in dataclasses.fields(SearchKnobs)}
+each_preset = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+
+
+def test_every_preset_is_found_by_its_own_name():
+    assert [preset_named(preset.name) for preset in PRESETS] == list(PRESETS)
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS)
+    with pytest.raises(ValueError, match="preset = 'alphago': must be one of alphazero, "):
+        preset_named("alphago")
 
 
 @each_preset
-def test_a_preset_searches_a_toy_game_with_knobs_in_their_ranges(make):
-    found = make(simulations=8)
-    check_knobs(found.knobs)
-    keys = jax.random.split(jax.random.key(0), 4)
-    positions = jax.vmap(GAME.init)(keys)
-    decision = compiled(found.search, GAME)(1.0, keys, positions, found.knobs)
-    assert (decision.visits.sum(axis=-1) == 8).all()
-    assert (decision.label >= 0).all()
+def test_a_printed_preset_tells_all_that_it_sets(preset):
+    printed = str(preset)
+    check_knobs(preset.knobs)
+    assert preset.formula in printed
+    assert preset.source in printed
+    usual = SearchKnobs()
+    for name in KNOBS:
+        value = getattr(preset.knobs, name)
+        if value != getattr(usual, name) or re.search(rf"\b{name}\b", preset.formula):
+            assert f"{name} {value}" in printed
+    assert "simulations" not in printed
 
 
-@pytest.mark.fast
 @each_preset
-def test_a_preset_is_found_by_its_name_and_prints_formula_numbers_and_source(make):
-    found = preset(make.__name__, 7)
-    assert found.name == make.__name__
-    assert found.search.simulations == 7
-    text = str(found)
-    for part in (found.name, found.formula, found.source, "simulations=7"):
-        assert part in text
-    assert len(text.splitlines()) == 4
+def test_what_a_formula_names_exists(preset):
+    fields = KNOBS | {field.name for field in dataclasses.fields(preset.search)}
+    named = re.findall(r"\b[a-z]+_[a-z]+\b", preset.formula)
+    assert named
+    assert set(named) <= fields
 
 
-def test_a_preset_prints_what_differs_from_the_defaults():
-    text = str(preset("nn_chess"))
-    assert "search: Puct(simulations=100, ties='notation')" in text
-    assert "c_init=1.5, c_factor=0.0" in text
-
-
-def test_an_unknown_preset_is_refused_with_the_names_there_are():
-    with pytest.raises(ValueError, match=r"no search preset stockfish.*alphazero.*rave"):
-        preset("stockfish")
+def test_published_constants():
+    """Silver et al. 2018 (pseudocode); Danihelka et al. 2022, section 3; mctx 0.0.71."""
+    alphazero = preset_named("alphazero").knobs
+    numbers = alphazero.c_init, alphazero.c_base, alphazero.noise_fraction, alphazero.noise_alpha
+    assert numbers == (1.25, 19652, 0.25, 0.3)
+    assert preset_named("alphazero_paper_fpu").knobs == dataclasses.replace(alphazero, fpu=-1.0)
+    paper, mctx = preset_named("gumbel_paper"), preset_named("gumbel_mctx")
+    assert (paper.knobs.c_visit, paper.knobs.c_scale) == (50, 1.0)
+    assert (mctx.knobs.c_visit, mctx.knobs.c_scale) == (50, 0.1)
+    assert [paper.search.rescale_values, mctx.search.rescale_values] == [False, True]
