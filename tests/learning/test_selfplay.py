@@ -268,15 +268,13 @@ assert jax.device_count() == 4
 game = pgx_game("tic_tac_toe")
 mesh = jax.make_mesh((4,), ("games",), (jax.sharding.AxisType.Auto,))
 network = NETWORK.init(game, jax.random.key(0))
-knobs = knob_arrays()
-knobs = dataclasses.replace(
-    knobs, search=dataclasses.replace(knobs.search, full_share=jnp.float32(0.5))
-)
 for search in (Gumbel(simulations=2, considered=2), Puct(simulations=4)):
-    ends = []
+    ends, knobs = [], knob_arrays()
     for place in (None, mesh):
         setup = tiny_setup(game, search, games=8, plies=4, batch=8, mesh=place)
         if search.reuses:
+            often = dataclasses.replace(knobs.search, full_share=jnp.float32(0.5))
+            knobs = dataclasses.replace(knobs, search=often)
             setup = dataclasses.replace(
                 setup, selfplay=dataclasses.replace(setup.selfplay, reuse=True)
             )
