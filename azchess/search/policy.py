@@ -13,7 +13,8 @@ from azchess.networks.evaluator import Evaluator
 from azchess.search.decision import Decision, decide
 from azchess.search.edges import NOTHING, Carries, Edges, best_slot, slot_ranks
 from azchess.search.first_play import first_play
-from azchess.search.grow import Growth, grow
+from azchess.search.grow import grow
+from azchess.search.growth import Growth
 from azchess.search.knobs import Knob, SearchKnobs, columns, per_game
 from azchess.search.node import Node, evaluate_node, split_keys
 from azchess.search.proof import prefer_proven

@@ -25,7 +25,8 @@ from azchess.runs import folder
 from azchess.runs.config import RunConfig, load_config, to_json
 from azchess.runs.starts import EndingStarts, FenStarts
 from azchess.runs.train import resume, train
-from azchess.search.grow import Growth, grow
+from azchess.search.grow import grow
+from azchess.search.growth import Growth
 from azchess.search.gumbel import Gumbel
 from azchess.search.knobs import SearchKnobs, per_game
 from azchess.search.no_search import NoSearch
