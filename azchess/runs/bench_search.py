@@ -64,11 +64,16 @@ def bench_search() -> Table:
     ]
     table = Table("search", "side", "figure", "unit", "bar", title="search beside mctx's")
     for row in rows:
-        bar = "" if row.least is None else f"at least {row.least:,g}"
-        bar = bar if row.most is None else f"at most {row.most:,.4g}"
+        bar = "" if row.least is None else f"at least {readable(row.least)}"
+        bar = bar if row.most is None else f"at most {readable(row.most)}"
         missed = "" if row.met else " (missed)"
-        table.add_row(row.what, row.side, f"{row.value:,.4g}", row.unit, bar + missed)
+        table.add_row(row.what, row.side, readable(row.value), row.unit, bar + missed)
     return table
+
+
+def readable(value: float) -> str:
+    """A figure with three digits at least and no exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def compiled(sides: dict[str, Side], games: int) -> tuple[dict[str, Any], Any]:

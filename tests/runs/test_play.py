@@ -14,12 +14,14 @@ from azchess.games.chess import ChessGame
 from azchess.games.pgx_games import pgx_game
 from azchess.networks.transformer import TransformerConfig
 from azchess.runs import folder
+from azchess.runs import play as playing
 from azchess.runs.config import RunConfig
 from azchess.runs.folder import Loaded
 from azchess.runs.play import play, seat_of
 from azchess.runs.session import Session, look, think
 from azchess.runs.starts import FenStarts
 from azchess.search.gumbel import Gumbel
+from azchess.search.presets import NN_CHESS
 from azchess.search.puct import Puct
 
 SIMULATIONS = 2
@@ -154,6 +156,21 @@ def test_simulations_of_the_session_replace_those_of_the_run(chess_run):
     assert Session(chess_run, simulations=3).search == Puct(simulations=3)
     with pytest.raises(ValueError, match="simulations = 0"):
         Session(chess_run, simulations=0)
+
+
+def test_a_preset_replaces_the_run_s_search(dialogue, monkeypatch):
+    searched = []
+
+    class Watched(Session):
+        def __init__(self, loaded, **options):
+            super().__init__(loaded, **options)
+            searched.append((self.search, self.knobs))
+
+    monkeypatch.setattr(playing, "Session", Watched)
+    dialogue("quit", preset="nn_chess")
+    assert searched == [(Puct(simulations=SIMULATIONS), NN_CHESS.knobs)]
+    with pytest.raises(ValueError, match="preset = 'alphago': must be one of"):
+        dialogue("quit", preset="alphago")
 
 
 def test_mate_ends_the_game_until_it_is_taken_back(dialogue):
