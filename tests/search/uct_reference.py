@@ -329,7 +329,7 @@ class PlainSearch:
         ]
         node.lower = (min if node.chance else max)(lower for lower, _ in bounds)
         node.upper = max(upper for _, upper in bounds)
-        if node.lower != node.upper or before == (node.lower, node.upper):
+        if index == 0 or node.lower != node.upper or before == (node.lower, node.upper):
             return
         worths = {
             slot: self.seen(node, self.nodes[child], self.nodes[child].value)
@@ -339,4 +339,4 @@ class PlainSearch:
         node.value = max(worths.values())
         if node.chance:
             node.value = sum(node.prior[slot] * worth for slot, worth in worths.items())
-        node.finished = index > 0
+        node.finished = True
