@@ -152,7 +152,7 @@ def test_a_preset_takes_the_place_of_the_search_and_may_be_overridden(preset, tr
     words = ["train", str(preset), "--no-evaluate", "--run-dir", "x"]
     cli.main([*words, "--preset", "nn_chess", "--knobs.search.fpu", "-1"])
     config = trained[0][0]
-    assert config.search == Puct(simulations=2)
+    assert config.search == Puct(simulations=2, ties="notation")
     assert config.knobs.search == SearchKnobs(c_init=1.5, c_factor=0.0, fpu=-1.0)
     assert dataclasses.replace(config, search=CONFIG.search, knobs=CONFIG.knobs) == CONFIG
     cli.main([*words, "--preset=gumbel_mctx", "--search.considered", "4"])

@@ -81,11 +81,14 @@ ALPHAZERO_PAPER_FPU = Preset(
 NN_CHESS = Preset(
     name="nn_chess",
     search=Puct(ties="notation"),
-    knobs=SearchKnobs(c_init=1.5, c_factor=0.0, fpu=0.0, noise_fraction=0.0),
-    formula="Q + c_init P sqrt(N) / (1 + n); unvisited: Q = fpu",
+    knobs=SearchKnobs(c_init=1.5, c_factor=0.0, fpu=0.0),
+    formula=(
+        "Q + c_init P sqrt(N) / (1 + n); unvisited: Q = fpu; in self-play P mixed at the root with "
+        "noise_fraction of Dir(noise_alpha)"
+    ),
     source="nn-chess, How nn-chess thinks, section 2",
 )
-"""PUCT with a constant c and no noise. Ties of Q + U, and of visits in the end, go to the higher
+"""PUCT with a constant c. Ties of Q + U, and of visits in the end, go to the higher
 prior, then to the UCI that comes first in the alphabet, on the board as it stands (so that colours
 do not mirror each other in ties). The text also describes the limit c -> 0 as breaking ties of Q
 "on N, then on prior": that is read as what the vanishing U = c P sqrt(N) / (1 + n) does as long as
