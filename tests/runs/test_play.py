@@ -168,7 +168,8 @@ def test_a_preset_replaces_the_run_s_search(dialogue, monkeypatch):
 
     monkeypatch.setattr(playing, "Session", Watched)
     dialogue("quit", preset="nn_chess")
-    assert searched == [(Puct(simulations=SIMULATIONS), NN_CHESS.knobs)]
+    search = Puct(simulations=SIMULATIONS, ties="notation")
+    assert searched == [(search, NN_CHESS.knobs)]
     with pytest.raises(ValueError, match="preset = 'alphago': must be one of"):
         dialogue("quit", preset="alphago")
 
