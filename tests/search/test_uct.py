@@ -197,14 +197,14 @@ def test_first_visits_follow_the_prior_or_chance():
     positions = jax.tree.map(lambda leaf: jnp.repeat(leaf[:1], 400, axis=0), positions)
     keys = jax.random.split(jax.random.key(1), 400)
     firsts = {}
-    for ties in ("prior", "random"):
+    for ties in ("rank", "random"):
         search = Uct(3, ties=ties)
         decision = plain.think(game, search, "hashed")(keys, positions, SearchKnobs())[0]
         visited = np.asarray(decision.visits) > 0
         assert (visited.sum(axis=1) == 3).all()
         firsts[ties] = visited.mean(axis=0)
     likely = np.argsort(-np.asarray(decision.prior[0]))[:3]
-    assert sorted(np.flatnonzero(firsts["prior"])) == sorted(likely)
+    assert sorted(np.flatnonzero(firsts["rank"])) == sorted(likely)
     # Each of 5 moves is among the first 3 in 60 % of 400 searches, within 4 standard errors.
     assert np.abs(firsts["random"] - 0.6).max() < 4 * (0.6 * 0.4 / 400) ** 0.5
 
