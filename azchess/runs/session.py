@@ -31,7 +31,7 @@ def think(
     network: Any,
     position: Position,
     knobs: SearchKnobs,
-    tree: Tree | None,
+    tree: Tree | None = None,
 ) -> tuple[SearchResult, Tree]:
     """Searches one position without noise, as a batch of one, and makes room in the tree again.
 
