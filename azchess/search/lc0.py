@@ -23,7 +23,7 @@ class Lc0(TreeSearch):
     in flight included, N those of all moves of the node (Lc0 counts the node's own evaluation and
     takes 1 off), and c(N) = cpuct + cpuct-factor ln((N + 1 + cpuct-base) / cpuct-base). Lc0's
     options are the knobs c_init, c_base, c_factor and, with "root_" before the name, their values
-    at the root; `azchess.search.presets.lc0` holds its defaults. Choices on which the field
+    at the root; `azchess.search.presets.LC0` holds its defaults. Choices on which the field
     differs:
 
     - Q = W - L + draw_score D, the means over the visits of the move, not rescaled. draw_score is

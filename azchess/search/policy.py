@@ -113,6 +113,11 @@ class TreeSearch(Growth, abc.ABC):
         root = self.look(game, evaluate, params, root_key, positions, knobs)
         if tree is not None:
             self.check_reuse()
+            if tree.size != 2 * self.simulations:
+                raise ValueError(
+                    f"a tree of {tree.size} nodes has no room for {self.simulations} simulations "
+                    "beside what it keeps: pass what `advance`, `stay` or `no_trees` return"
+                )
             root = known_root(tree, root)
         noise = self.noise(noise_key, root)
         searched = dataclasses.replace(root, prior=self.root_prior(prior_key, root, knobs))

@@ -10,7 +10,16 @@ from jaxtyping import Array, Bool, Float, Int, Int32
 from azchess.search.backup import as_seen_above, edge_above, is_ply
 from azchess.search.knobs import Knob
 from azchess.search.node import Node
-from azchess.search.tree import ROOT, UNVISITED, Tree, has_above, index_type, linked, proven
+from azchess.search.tree import (
+    ROOT,
+    UNVISITED,
+    Tree,
+    has_above,
+    index_type,
+    linked,
+    node_fields,
+    proven,
+)
 
 NOWHERE = -1
 """The mover at the root of a tree that holds nothing."""
@@ -177,17 +186,7 @@ def with_root(tree: Tree, node: Node) -> Tree:
     def put(store: Array, leaf: Array) -> Array:
         return store.at[:, ROOT].set(leaf.astype(store.dtype))
 
-    fields = {
-        "mover": node.mover,
-        "value": node.value,
-        "wdl": node.wdl,
-        "moves_left": node.moves_left,
-        "finished": node.finished,
-        "labels": node.moves.labels,
-        "prior": node.prior,
-    }
-    if node.chance is not None:
-        fields["chance"] = node.chance
+    fields = node_fields(node)
     if tree.lower is not None and tree.upper is not None:
         known = has_root(tree)
         lower, upper = proven(node)

@@ -107,19 +107,11 @@ def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1
         positions=jax.tree.map(room, node.position),
         parent=nowhere,
         slot=nowhere,
-        mover=room(node.mover),
-        value=room(node.value),
-        wdl=room(node.wdl),
-        moves_left=room(node.moves_left),
-        finished=room(node.finished),
-        labels=room(node.moves.labels),
         child=jnp.full((batch, size, slots), UNVISITED, index_type(size)),
-        prior=room(node.prior),
         visits=jnp.zeros((batch, size, slots), jnp.int32),
         total=jnp.zeros((batch, size, slots), jnp.float32),
         depth=jnp.zeros((batch,), jnp.int32),
         lockstep=jnp.zeros((), jnp.int32),
-        chance=None if node.chance is None else room(node.chance),
         lower=None if lower is None else room(lower),
         upper=None if upper is None else room(upper),
         in_flight=edges(leaves > 1, jnp.int16),
@@ -128,6 +120,7 @@ def root_tree(node: Node, size: int, carries: Carries = NOTHING, leaves: int = 1
         squares=edges(carries.squares),
         amaf_visits=edges(carries.amaf, jnp.int32),
         amaf_total=edges(carries.amaf),
+        **{name: room(fact) for name, fact in node_fields(node).items()},
     )
 
 
@@ -205,6 +198,20 @@ def edge_bounds(
     )
 
 
+def node_fields(node: Node) -> dict[str, Array]:
+    """What trees hold of a node beside its position, its bounds and its place, by their fields."""
+    fields = {
+        "mover": node.mover,
+        "value": node.value,
+        "wdl": node.wdl,
+        "moves_left": node.moves_left,
+        "finished": node.finished,
+        "labels": node.moves.labels,
+        "prior": node.prior,
+    }
+    return fields if node.chance is None else fields | {"chance": node.chance}
+
+
 def expand(
     tree: Tree,
     rows: Int32[Array, "R"],
@@ -227,19 +234,7 @@ def expand(
         return store.at[rows, place].set(leaf, mode="drop")
 
     edge = (jnp.where(new, rows, tree.parent.shape[0]), leaf.node, leaf.slot)
-    fields = {
-        "parent": leaf.node,
-        "slot": leaf.slot,
-        "mover": node.mover,
-        "value": node.value,
-        "wdl": node.wdl,
-        "moves_left": node.moves_left,
-        "finished": node.finished,
-        "labels": node.moves.labels,
-        "prior": node.prior,
-    }
-    if node.chance is not None:
-        fields["chance"] = node.chance
+    fields = {"parent": leaf.node, "slot": leaf.slot} | node_fields(node)
     if tree.lower is not None:
         fields["lower"], fields["upper"] = proven(node)
     return dataclasses.replace(

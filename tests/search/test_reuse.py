@@ -409,3 +409,13 @@ def test_a_third_repetition_is_seen_by_a_tree_that_lives_on():
     others = [i for i in tree.child[0, 0] if i not in (-1, child)]
     assert others
     assert not tree.finished[0, others].any()
+
+
+@pytest.mark.fast
+def test_a_tree_without_room_for_the_next_search_is_refused():
+    keys, positions = roots()
+    evaluate = hashed_evaluator(GAME)
+    search = Puct(6)
+    _, grown = search.think(GAME, evaluate, 1.0, keys, positions, GREEDY)
+    with pytest.raises(ValueError, match="a tree of 7 nodes has no room for 6 simulations"):
+        search.think(GAME, evaluate, 1.0, keys, positions, GREEDY, grown)
